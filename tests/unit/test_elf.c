@@ -3,6 +3,7 @@
  * ELF reading, compared with what the compiler was told. The method tables are those of whichever CPython is installed
  * (a stripped static one and a shared one both count); their truth is that interpreter's symbol table where it has one.
  */
+#include <elf.h>
 #include <errno.h>
 #include <glob.h>
 #include <setjmp.h>
@@ -12,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -219,11 +222,144 @@ static void test_interpreters(void **state)
 	globfree(&found);
 }
 
+/* ---- hostile files ---- */
+
+/* Appends `bytes` of zeros to a copy of the library, and returns a descriptor for reading and writing. */
+static int copy_library(const char *name, size_t bytes)
+{
+	char path[sizeof(library)], command[512];
+	int fd;
+
+	snprintf(command, sizeof(command), "cp %s %s && head -c %zu /dev/zero >> %s", library, in_dir(name, path),
+		 bytes, path);
+	assert_int_equal(system(command), 0);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* The file is cut while it is mapped: no SIGBUS, and no answer that counts. */
+static void test_cut(void **state)
+{
+	int fd = copy_library("cut.so", 1 << 20), own = dup(fd);
+	struct elf_symbol symbol;
+	struct elf *elf;
+
+	assert_int_equal(elf__new_fd(own, &elf), 0);
+	assert_int_equal(elf__error(elf), 0);
+	assert_int_equal(elf__symbol(elf, "exported", &symbol), 0);
+	assert_int_equal(ftruncate(fd, 100), 0);
+	assert_int_equal(elf__symbol(elf, "exported", &symbol), -ENOENT);
+	elf__is_part(elf, 0);
+	elf__mentions(elf, "exported");
+	assert_int_equal(elf__error(elf), -ESTALE);
+	elf__free(elf);
+	close(fd);
+}
+
+/* It is written to, and its strings have no end any more. */
+static void test_rewritten(void **state)
+{
+	int fd = copy_library("rewritten.so", 1 << 20);
+	struct elf_symbol symbol;
+	struct stat st;
+	struct elf *elf;
+	char *map;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	st.st_size &= -4096; /* no rest of a page behind it */
+	assert_int_equal(ftruncate(fd, st.st_size), 0);
+	map = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(map != MAP_FAILED);
+	assert_int_equal(elf__new_fd(dup(fd), &elf), 0);
+	memset(map + 4096, 'x', st.st_size - 4096);
+	munmap(map, st.st_size);
+	assert_int_equal(elf__symbol(elf, "nowhere", &symbol), -ENOENT);
+	elf__is_part(elf, 0);
+	assert_int_equal(elf__error(elf), -ESTALE);
+	elf__free(elf);
+	close(fd);
+}
+
+/* Holes cost nothing to make, and memory and time to read. */
+static void test_sparse(void **state)
+{
+	static const off_t sizes[] = {65LL << 20, 4LL << 30, 1LL << 40};
+	struct elf *elf;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		int fd = copy_library("sparse.so", 0);
+
+		assert_int_equal(ftruncate(fd, sizes[i] + (1 << 20)), 0);
+		assert_int_equal(elf__new_fd(fd, &elf), -EFBIG);
+	}
+}
+
+/* A file of `cnt` sections, each of them the same table of relocations, which lies behind the headers. */
+static int alias_relocations(size_t cnt, size_t table_bytes)
+{
+	Elf64_Shdr section = {.sh_type = SHT_RELA,
+			      .sh_flags = SHF_ALLOC,
+			      .sh_offset = sizeof(Elf64_Ehdr) + cnt * sizeof(section),
+			      .sh_size = table_bytes};
+	Elf64_Ehdr header = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+			     .e_type = ET_DYN,
+			     .e_machine = EM_X86_64,
+			     .e_version = EV_CURRENT,
+			     .e_shoff = sizeof(header),
+			     .e_shentsize = sizeof(section),
+			     .e_ehsize = sizeof(header),
+			     .e_shnum = cnt};
+	char path[sizeof(library)], *zeros = calloc(1, table_bytes);
+	FILE *f = fopen(in_dir("alias.so", path), "w+");
+
+	assert_true(f && zeros);
+	fwrite(&header, sizeof(header), 1, f);
+	for (size_t i = 0; i < cnt; i++)
+		fwrite(&section, sizeof(section), 1, f);
+	fwrite(zeros, table_bytes, 1, f);
+	free(zeros);
+	assert_int_equal(fclose(f), 0);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static void test_aliases(void **state)
+{
+	struct rusage before, after;
+	struct elf *elf;
+	uint64_t value;
+
+	assert_int_equal(elf__new_fd(alias_relocations(65000, 24), &elf), -EFBIG);
+	getrusage(RUSAGE_SELF, &before);
+	assert_int_equal(elf__new_fd(alias_relocations(4000, 1 << 20), &elf), 0);
+	assert_int_equal(elf__pointer(elf, 0x1000, &value), -ENOENT);
+	getrusage(RUSAGE_SELF, &after);
+	assert_int_equal(elf__error(elf), -EFBIG);
+	assert_true(after.ru_maxrss - before.ru_maxrss < 100 << 10);
+	elf__free(elf);
+}
+
+/* Questions that each take a walk over all symbols come to an end. */
+static void test_work(void **state)
+{
+	struct elf *elf = open_library();
+	struct elf_symbol symbol;
+	long walks = 0;
+
+	while (!elf__symbol(elf, "exported", &symbol) && walks < 100000000)
+		walks++;
+	assert_true(walks > 10000 && walks < 100000000);
+	assert_int_equal(elf__error(elf), -EFBIG);
+	elf__free(elf);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refused), cmocka_unit_test(test_basics),       cmocka_unit_test(test_pointers),
-		cmocka_unit_test(test_tables),  cmocka_unit_test(test_interpreters),
+		cmocka_unit_test(test_tables),  cmocka_unit_test(test_interpreters), cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_sparse),  cmocka_unit_test(test_rewritten),    cmocka_unit_test(test_aliases),
+		cmocka_unit_test(test_work),
 	};
 
 	return cmocka_run_group_tests(tests, build, clean);

@@ -364,6 +364,47 @@ static void test_deleted(void **state)
 	expect_name(*state, "gone\nline", true);
 }
 
+/* Between the look at the maps and the opening, another file, a FIFO or a device takes the path. */
+static void test_replaced(void **state)
+{
+	const struct sleeper *sleeper = *state;
+	const struct mapped_file *file;
+	struct process process;
+	struct stat st;
+	char path[PATH_MAX];
+	pid_t pid;
+	int fd;
+
+	if (geteuid()) {
+		print_message("needs root for map_files\n");
+		skip();
+	}
+	snprintf(path, sizeof(path), "%s/replaced", sleeper->folder);
+	for (int round = 0; round < 3; round++) {
+		copy_file(sleeper->program, path);
+		pid = start_program(path, (const char *const[]){"sleep", "60", NULL}, NULL);
+		assert_int_equal(process__read(pid, &process), 0);
+		file = find_path(&process, path);
+		assert_non_null(file);
+		unlink(path);
+		if (round == 0)
+			copy_file("/proc/self/exe", path);
+		else if (round == 1)
+			assert_int_equal(mkfifo(path, 0600), 0);
+		else
+			assert_int_equal(symlink("/dev/zero", path), 0);
+		fd = mapped_file__open(file);
+		assert_true(fd >= 0 && !fstat(fd, &st));
+		assert_int_equal(st.st_ino, file->inode);
+		close(fd);
+		/* the mapping is gone: nothing is opened in its place */
+		end_child(pid);
+		assert_true(mapped_file__open(file) < 0);
+		process__release(&process);
+		unlink(path);
+	}
+}
+
 /* In a mount namespace of its own: a file on a file system that the parent does not see. */
 static bool map_privately(void *arg)
 {
@@ -505,21 +546,14 @@ static void test_children(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_self),
-		cmocka_unit_test(test_thread_id),
-		cmocka_unit_test(test_hostile_comm),
-		cmocka_unit_test(test_command),
-		cmocka_unit_test(test_gone),
-		cmocka_unit_test(test_forbidden),
-		cmocka_unit_test(test_kernel_thread),
-		cmocka_unit_test(test_bases),
-		cmocka_unit_test(test_hostile_names),
-		cmocka_unit_test(test_deleted),
-		cmocka_unit_test(test_mount_namespace),
-		cmocka_unit_test(test_environ),
-		cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_children),
-		cmocka_unit_test(test_usage),
+		cmocka_unit_test(test_self),          cmocka_unit_test(test_thread_id),
+		cmocka_unit_test(test_hostile_comm),  cmocka_unit_test(test_command),
+		cmocka_unit_test(test_gone),          cmocka_unit_test(test_forbidden),
+		cmocka_unit_test(test_kernel_thread), cmocka_unit_test(test_bases),
+		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_deleted),
+		cmocka_unit_test(test_replaced),      cmocka_unit_test(test_mount_namespace),
+		cmocka_unit_test(test_environ),       cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_children),      cmocka_unit_test(test_usage),
 	};
 
 	return cmocka_run_group_tests(tests, setup_sleeper, teardown_sleeper);

@@ -225,7 +225,7 @@ static void check_natives(struct doctor *d, const struct process *process, const
 		struct elf *elf = NULL;
 		int cnt;
 
-		if ((file != torch && !natives__wanted(file->path)) || elf__new(file->open_path, &elf))
+		if ((file != torch && !natives__wanted(file->path)) || mapped_file__elf(file, &elf))
 			continue;
 		cnt = natives__add(&list, elf);
 		if (cnt > 0) {
@@ -273,7 +273,7 @@ static void check_gpu(struct doctor *d, const struct process *process)
 		struct probe_list sets[2] = {0};
 		struct elf *elf = NULL;
 
-		if (elf__new(process->files[i].open_path, &elf))
+		if (mapped_file__elf(&process->files[i], &elf))
 			continue;
 		if (!gpu_functions__find(elf, sets)) {
 			function_cnt += sets[1].cnt;
@@ -302,7 +302,7 @@ static void check_jax(struct doctor *d, const struct process *process, const str
 
 	jax__version(process, file, version, sizeof(version));
 	doctor__add(d, "JAX", OK, NULL, "jaxlib %s", version);
-	if (elf__new(file->open_path, &elf)) {
+	if (mapped_file__elf(file, &elf)) {
 		doctor__add(d, "JAX's landmarks", WARN, NULL, "%.128s cannot be read", file->path);
 		return;
 	}
@@ -329,7 +329,7 @@ static void check_plugins(struct doctor *d, const struct process *process)
 		struct elf *elf = NULL;
 		char why[128] = "";
 
-		if (!xla__is_plugin(file->path) || elf__new(file->open_path, &elf))
+		if (!xla__is_plugin(file->path) || mapped_file__elf(file, &elf))
 			continue;
 		if (pjrt__find(process, file, elf, &table))
 			doctor__add(d, "PJRT plugin", WARN,
@@ -356,7 +356,7 @@ static void check_nvtx(struct doctor *d, const struct process *process)
 		size_t unseen = 0;
 		struct elf *elf;
 
-		if (nvtx__is_internal(file->path) || elf__new(file->open_path, &elf))
+		if (nvtx__is_internal(file->path) || mapped_file__elf(file, &elf))
 			continue;
 		nvtx__find(elf, &places, &unseen);
 		if ((places.cnt || unseen) && used < sizeof(files))
@@ -391,7 +391,7 @@ static int check_torch(struct doctor *d, const struct process *process, const st
 	struct probe_list list = {0};
 	struct elf *elf = NULL;
 	char version[32];
-	int err = elf__new(file->open_path, &elf);
+	int err = mapped_file__elf(file, &elf);
 
 	if (err) {
 		doctor__add(d, "torch", FAIL, NULL, "%.128s cannot be read: %s", file->path, strerror(-err));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Caches what stepflame found in a file, so that the next attach need not search again. The files
- * are DIR/BUILD-ID.WHAT and hold arrays as they lie in memory: a cache is good only on this
- * machine, and for a stepflame that searches in the same way.
+ * Caches what stepflame found in a file, so that the next attach need not search again: for that
+ * inode, until its content, owner or name changes. A cache holds arrays as they lie in memory: it is
+ * good only on this machine, and for a stepflame that searches in the same way. Its folder must be
+ * the user's own, and holds at most 256 files and 256 MB.
  */
 #ifndef STEPFLAME_USER_ELF_CACHE_H
 #define STEPFLAME_USER_ELF_CACHE_H

@@ -1,74 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Read-only view of an ELF file: symbols and bytes by address. Pointers: elf_relocs.c; tables of
- * CPython: elf_pytables.c. In: a path, usually through /proc/PID/root. Out: addresses and file
- * offsets. The file is mapped whole, and the descriptor is closed. Lookups are cached at the first
- * question, so one thread owns a struct elf.
+ * CPython: elf_pytables.c; the mapped file: elf_image.c. In: a descriptor. Out: addresses and file
+ * offsets. Lookups are cached at the first question, so one thread owns a struct elf.
  *
- * The file is hostile input: libelf parses headers and tables, and this code checks every address
- * against the mapped size. It does not defend against a file that is truncated while it is mapped
- * (SIGBUS), as no reader of mapped files does.
+ * The file is hostile input, and may change while it is read: every address is checked against the
+ * mapped size, headers are copied before they are checked, and tables and work have bounds. Not by
+ * libelf: it copies tables and allocates for headers before anyone could refuse them.
  */
 #include "user/elf/elf.h"
 
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <gelf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "user/elf/elf_private.h"
 #include "user/lib/compare.h"
 
-static int map_file(struct elf *elf, const char *path)
-{
-	struct stat st;
-	int err = 0;
-	/* O_NONBLOCK: a FIFO under the target's root must not hang us. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st)) {
-		err = -errno;
-		goto out;
-	}
-	if (!S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(Elf64_Ehdr)) {
-		err = -ENOEXEC;
-		goto out;
-	}
-	/*
-	 * Not MAP_PRIVATE: the kernel would search the file in a private mapping for each of our
-	 * 12,000 uprobes.
-	 */
-	void *map = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED) {
-		err = -errno;
-		goto out;
-	}
-	elf->image = map;
-	elf->size = st.st_size;
-out:
-	close(fd);
-	return err;
-}
-
-static void add_load(struct elf *elf, const GElf_Phdr *phdr)
+static void add_load(struct elf *elf, const Elf64_Phdr *phdr)
 {
 	struct load *load = &elf->load[elf->load_cnt];
 
-	if (elf->load_cnt == LOADS_MAX || phdr->p_offset >= elf->size || phdr->p_filesz > UINT64_MAX - phdr->p_vaddr)
+	if (elf->load_cnt == LOADS_MAX || phdr->p_offset >= elf->image.size ||
+	    phdr->p_filesz > UINT64_MAX - phdr->p_vaddr)
 		return;
 	load->vaddr = phdr->p_vaddr;
 	load->offset = phdr->p_offset;
 	load->size = phdr->p_filesz;
-	if (load->size > elf->size - load->offset)
-		load->size = elf->size - load->offset;
+	if (load->size > elf->image.size - load->offset)
+		load->size = elf->image.size - load->offset;
 	load->code = phdr->p_flags & PF_X;
 	load->writable = phdr->p_flags & PF_W;
 	if (load->size)
@@ -79,10 +44,10 @@ static void add_load(struct elf *elf, const GElf_Phdr *phdr)
  * Notes: namesz, descsz, type, then name and desc, each padded to the segment's alignment (4, or 8
  * for .note.gnu.property).
  */
-static void read_build_id(struct elf *elf, const GElf_Phdr *phdr)
+static void read_build_id(struct elf *elf, const Elf64_Phdr *phdr)
 {
 	uint64_t align = phdr->p_align == 8 ? 8 : 4, pos = 0, end = phdr->p_filesz;
-	const uint8_t *notes = elf->image + phdr->p_offset;
+	const uint8_t *notes = elf->image.bytes + phdr->p_offset;
 
 	while (end - pos >= 12) {
 		uint64_t name_size = read_u32(notes + pos), desc_size = read_u32(notes + pos + 4);
@@ -104,97 +69,128 @@ static void read_build_id(struct elf *elf, const GElf_Phdr *phdr)
 	}
 }
 
-static int read_segments(struct elf *elf)
+static void read_segments(struct elf *elf)
 {
-	size_t cnt;
+	size_t notes = 0;
 
-	if (elf_getphdrnum(elf->handle, &cnt))
-		return -ENOEXEC;
-	for (size_t i = 0; i < cnt; i++) {
-		GElf_Phdr phdr;
+	for (size_t i = 0; i < elf->header.e_phnum; i++) {
+		const Elf64_Phdr phdr = elf__program_header(elf, i);
 
-		if (!gelf_getphdr(elf->handle, i, &phdr))
-			return -ENOEXEC;
 		if (phdr.p_type == PT_LOAD)
 			add_load(elf, &phdr);
-		if (phdr.p_type == PT_NOTE && !elf->build_id[0] && phdr.p_offset < elf->size &&
-		    phdr.p_filesz <= elf->size - phdr.p_offset)
+		if (phdr.p_type == PT_NOTE && !elf->build_id[0] && phdr.p_offset < elf->image.size &&
+		    phdr.p_filesz <= elf->image.size - phdr.p_offset && phdr.p_filesz <= NOTES_MAX - notes) {
+			notes += phdr.p_filesz;
 			read_build_id(elf, &phdr);
+		}
 	}
+}
+
+static int read_symtab(struct elf *elf, const Elf64_Shdr *section, struct symtab *out)
+{
+	struct symtab found = {};
+
+	if (section->sh_link >= elf->header.e_shnum)
+		return 0;
+	const Elf64_Shdr strs = elf__section(elf, section->sh_link);
+	found.entries = elf__table(elf, section, sizeof(Elf64_Sym), &found.cnt);
+	found.strs = (const char *)elf__table(elf, &strs, 1, &found.strs_size);
+	if (!found.entries || !found.strs || strs.sh_type != SHT_STRTAB)
+		return 0;
+	if (found.cnt > SYMBOLS_MAX)
+		return -EFBIG;
+	while (found.strs_size && found.strs[found.strs_size - 1])
+		found.strs_size--;
+	*out = found;
 	return 0;
 }
 
-static void read_symtab(struct elf *elf, Elf_Scn *scn, const GElf_Shdr *shdr, struct symtab *out)
+static int read_symtabs(struct elf *elf)
 {
-	Elf_Data *data = elf_getdata(scn, NULL);
-	Elf_Scn *strs_scn = elf_getscn(elf->handle, shdr->sh_link);
-	Elf_Data *strs = strs_scn ? elf_getdata(strs_scn, NULL) : NULL;
+	int err = 0;
 
-	if (!data || !data->d_buf || data->d_type != ELF_T_SYM || !strs || !strs->d_buf)
-		return;
-	out->strs = strs->d_buf;
-	out->strs_size = strs->d_size;
-	while (out->strs_size && out->strs[out->strs_size - 1])
-		out->strs_size--;
-	out->data = data;
-	out->cnt = data->d_size / sizeof(Elf64_Sym);
+	for (size_t i = 0; i < elf->header.e_shnum && !err; i++) {
+		const Elf64_Shdr section = elf__section(elf, i);
+
+		if (section.sh_type == SHT_DYNSYM && !elf->dynsym.entries)
+			err = read_symtab(elf, &section, &elf->dynsym);
+		if (section.sh_type == SHT_SYMTAB && !elf->symtab.entries)
+			err = err ?: read_symtab(elf, &section, &elf->symtab);
+	}
+	return err;
 }
 
-static void read_symtabs(struct elf *elf)
+/* Is there a table of `cnt` headers in the file? */
+static bool has_headers(const struct elf *elf, uint64_t offset, size_t cnt, size_t entry, size_t size)
 {
-	for (Elf_Scn *scn = elf_nextscn(elf->handle, NULL); scn; scn = elf_nextscn(elf->handle, scn)) {
-		GElf_Shdr shdr;
+	return !cnt || (entry == size && offset <= elf->image.size && cnt <= (elf->image.size - offset) / size);
+}
 
-		if (!gelf_getshdr(scn, &shdr))
-			continue;
-		if (shdr.sh_type == SHT_DYNSYM && !elf->dynsym.data)
-			read_symtab(elf, scn, &shdr, &elf->dynsym);
-		if (shdr.sh_type == SHT_SYMTAB && !elf->symtab.data)
-			read_symtab(elf, scn, &shdr, &elf->symtab);
+static int read_header(struct elf *elf)
+{
+	Elf64_Ehdr *h = &elf->header;
+
+	memcpy(h, elf->image.bytes, sizeof(*h));
+	if (memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 ||
+	    h->e_ident[EI_DATA] != ELFDATA2LSB || h->e_machine != EM_X86_64 ||
+	    (h->e_type != ET_EXEC && h->e_type != ET_DYN) ||
+	    !has_headers(elf, h->e_phoff, h->e_phnum, h->e_phentsize, sizeof(Elf64_Phdr)) ||
+	    !has_headers(elf, h->e_shoff, h->e_shnum, h->e_shentsize, sizeof(Elf64_Shdr)))
+		return -ENOEXEC;
+	return h->e_phnum > SEGMENTS_MAX || h->e_shnum > SECTIONS_MAX ? -EFBIG : 0;
+}
+
+int elf__new_fd(int fd, struct elf **out)
+{
+	struct elf *elf = calloc(1, sizeof(*elf));
+	int err;
+
+	if (!elf) {
+		close(fd);
+		return -ENOMEM;
 	}
+	err = elf_image__map(&elf->image, fd);
+	err = err ?: read_header(elf);
+	if (!err) {
+		elf->work = WORK_MIN + WORK_PER_BYTE * elf->image.size;
+		read_segments(elf);
+		err = read_symtabs(elf);
+	}
+	err = err ?: elf__error(elf);
+	if (err)
+		elf__free(elf);
+	else
+		*out = elf;
+	return err;
 }
 
 int elf__new(const char *path, struct elf **out)
 {
-	struct elf *elf = calloc(1, sizeof(*elf));
-	GElf_Ehdr ehdr;
-	int err;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hang us */
 
-	if (!elf)
-		return -ENOMEM;
-	err = map_file(elf, path);
-	if (err)
-		goto out;
-	err = -ENOEXEC;
-	if (elf_version(EV_CURRENT) == EV_NONE)
-		goto out;
-	/* libelf does not write to the image of an elf_memory() handle that is never updated. */
-	elf->handle = elf_memory((char *)elf->image, elf->size);
-	if (!elf->handle || elf_kind(elf->handle) != ELF_K_ELF || gelf_getclass(elf->handle) != ELFCLASS64)
-		goto out;
-	if (!gelf_getehdr(elf->handle, &ehdr) || ehdr.e_ident[EI_DATA] != ELFDATA2LSB || ehdr.e_machine != EM_X86_64 ||
-	    (ehdr.e_type != ET_EXEC && ehdr.e_type != ET_DYN))
-		goto out;
-	err = read_segments(elf);
-	if (err)
-		goto out;
-	read_symtabs(elf);
-out:
-	if (err) {
-		elf__free(elf);
-		return err;
-	}
-	*out = elf;
-	return 0;
+	return fd < 0 ? -errno : elf__new_fd(fd, out);
+}
+
+int elf__error(const struct elf *elf)
+{
+	return elf->refused ? -EFBIG : elf_image__changed(&elf->image) ? -ESTALE : 0;
+}
+
+int elf__fd(const struct elf *elf)
+{
+	return elf->image.fd;
+}
+
+const struct stat *elf__stat(const struct elf *elf)
+{
+	return &elf->image.stat;
 }
 
 void elf__free(struct elf *elf)
 {
 	if (!elf)
 		return;
-	elf_end(elf->handle);
-	if (elf->image)
-		munmap((void *)elf->image, elf->size);
+	elf_image__release(&elf->image);
 	free(elf->reloc);
 	free(elf->part);
 	free(elf);
@@ -211,9 +207,9 @@ const char *elf__build_id(const struct elf *elf)
  */
 static bool symbol_at(const struct symtab *table, size_t i, struct elf_symbol *out)
 {
-	Elf64_Sym sym; /* gelf_getsym takes twice as long, and there may be half a million symbols */
+	Elf64_Sym sym;
 
-	memcpy(&sym, (const char *)table->data->d_buf + i * sizeof(sym), sizeof(sym));
+	memcpy(&sym, table->entries + i * sizeof(sym), sizeof(sym));
 	if (sym.st_name >= table->strs_size)
 		return false;
 	int type = ELF64_ST_TYPE(sym.st_info);
@@ -228,13 +224,26 @@ static bool symbol_at(const struct symtab *table, size_t i, struct elf_symbol *o
 	return true;
 }
 
-static int each_of(const struct symtab *table, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
+static uint64_t cpu_ns(void)
 {
-	int ret = 0;
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return now.tv_sec * 1000000000ULL + now.tv_nsec;
+}
+
+static int each_of(const struct elf *elf, const struct symtab *table,
+		   int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
+{
+	int ret = elf__spend(elf, 4 * table->cnt) ? 0 : -EFBIG;
+	uint64_t begin = cpu_ns();
 
 	for (size_t i = 0; !ret && i < table->cnt; i++) {
 		struct elf_symbol symbol;
 
+		/* Names may be as long as the file, and share their ends. */
+		if (i % 1024 == 0 && cpu_ns() - begin > WALK_NS && !elf__spend(elf, UINT64_MAX))
+			return -EFBIG;
 		ret = symbol_at(table, i, &symbol) ? fn(&symbol, ctx) : 0;
 	}
 	return ret;
@@ -242,9 +251,9 @@ static int each_of(const struct symtab *table, int (*fn)(const struct elf_symbol
 
 int elf__each_symbol(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
 {
-	int ret = each_of(&elf->dynsym, fn, ctx);
+	int ret = each_of(elf, &elf->dynsym, fn, ctx);
 
-	return ret ? ret : each_of(&elf->symtab, fn, ctx);
+	return ret ? ret : each_of(elf, &elf->symtab, fn, ctx);
 }
 
 size_t elf__symbol_cnt(const struct elf *elf)
@@ -254,25 +263,23 @@ size_t elf__symbol_cnt(const struct elf *elf)
 
 int elf__each_symbol_once(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
 {
-	return each_of(elf->symtab.cnt > elf->dynsym.cnt ? &elf->symtab : &elf->dynsym, fn, ctx);
+	return each_of(elf, elf->symtab.cnt > elf->dynsym.cnt ? &elf->symtab : &elf->dynsym, fn, ctx);
 }
 
-static bool table_mentions(const struct symtab *table, const char *text)
+static bool table_mentions(const struct elf *elf, const struct symtab *table, const char *text)
 {
-	return table->strs_size && memmem(table->strs, table->strs_size, text, strlen(text));
+	return table->strs_size && elf__spend(elf, table->strs_size / 8) &&
+	       memmem(table->strs, table->strs_size, text, strlen(text));
 }
 
 bool elf__mentions(const struct elf *elf, const char *text)
 {
-	return table_mentions(&elf->dynsym, text) || table_mentions(&elf->symtab, text);
+	return table_mentions(elf, &elf->dynsym, text) || table_mentions(elf, &elf->symtab, text);
 }
 
 uint64_t elf__name_offset(const struct elf *elf, const struct elf_symbol *symbol)
 {
-	uintptr_t name = (uintptr_t)symbol->name, image = (uintptr_t)elf->image;
-
-	/* libelf may have copied a table that is misaligned. */
-	return name > image && name - image < elf->size ? name - image : 0;
+	return (const uint8_t *)symbol->name - elf->image.bytes;
 }
 
 struct by_name {
@@ -294,7 +301,7 @@ int elf__symbol(const struct elf *elf, const char *name, struct elf_symbol *out)
 {
 	struct by_name want = {name, out};
 
-	return elf__each_symbol(elf, match_name, &want) ? 0 : -ENOENT;
+	return elf__each_symbol(elf, match_name, &want) == 1 ? 0 : -ENOENT;
 }
 
 uint64_t elf__own_dealloc(const struct elf *const_elf)
@@ -343,14 +350,10 @@ bool elf__is_part(const struct elf *const_elf, uint64_t vaddr)
 
 int elf__segment(const struct elf *elf, uint32_t type, uint64_t *vaddr, uint64_t *size)
 {
-	size_t cnt;
+	for (size_t i = 0; i < elf->header.e_phnum; i++) {
+		const Elf64_Phdr phdr = elf__program_header(elf, i);
 
-	if (elf_getphdrnum(elf->handle, &cnt))
-		return -ENOENT;
-	for (size_t i = 0; i < cnt; i++) {
-		GElf_Phdr phdr;
-
-		if (!gelf_getphdr(elf->handle, i, &phdr) || phdr.p_type != type)
+		if (phdr.p_type != type)
 			continue;
 		*vaddr = phdr.p_vaddr;
 		*size = phdr.p_filesz;
@@ -428,9 +431,9 @@ const uint8_t *elf__bytes(const struct elf *elf, uint64_t vaddr, size_t want, si
 	const struct load *load = load_of(elf, vaddr);
 
 	*have = 0;
-	if (!load)
+	if (!load || !elf__spend(elf, 128))
 		return NULL;
 	uint64_t skip = vaddr - load->vaddr, left = load->size - skip;
 	*have = want < left ? want : left;
-	return elf->image + load->offset + skip;
+	return elf->image.bytes + load->offset + skip;
 }

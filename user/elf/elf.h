@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Read-only view of an x86-64 ELF file, stripped or not, by libelf: symbols, code and relocated
- * pointers. The file is hostile input: every offset and size is checked, and a bad one gives
- * -ENOEXEC or "not found". Addresses ("vaddr") are those of the file; uprobes take file offsets.
+ * Read-only view of an x86-64 ELF file, stripped or not: symbols, code and relocated pointers. The
+ * file is hostile input: every offset and size is checked, and a bad one gives -ENOEXEC or "not
+ * found"; elf__error says whether the answers so far count. Addresses ("vaddr") are those of the
+ * file; uprobes take file offsets.
  */
 #ifndef STEPFLAME_USER_ELF_ELF_H
 #define STEPFLAME_USER_ELF_ELF_H
@@ -12,6 +13,7 @@
 #include <stdint.h>
 
 struct elf;
+struct stat;
 
 struct elf_symbol {
 	const char *name; /* mangled; owned by the struct elf */
@@ -20,9 +22,21 @@ struct elf_symbol {
 	bool function;
 };
 
-/* Opens path. 0 or -errno (-ENOEXEC: not an ELF of this machine). Free with elf__free. */
+/*
+ * elf__new_fd takes over the descriptor, on failure too. 0 or -errno: -ENOEXEC: not an ELF of this
+ * machine; -EFBIG: larger than any library, or mostly holes; -ESTALE: it changes meanwhile. Free
+ * with elf__free. elf__new opens a path whose owner may be trusted with it.
+ */
+int elf__new_fd(int fd, struct elf **out);
 int elf__new(const char *path, struct elf **out);
-void elf__free(struct elf *elf); /* accepts NULL */
+/*
+ * 0; -ESTALE: the file has changed since it was opened; -EFBIG: its tables, or the work for the
+ * answers, are out of bounds. On error, drop all answers: from then on they say "not found".
+ */
+int elf__error(const struct elf *elf);
+int elf__fd(const struct elf *elf);                  /* owned by elf */
+const struct stat *elf__stat(const struct elf *elf); /* when it was opened */
+void elf__free(struct elf *elf);                     /* accepts NULL */
 
 /* The GNU build id as lower-case hex, or "" without one. Owned by elf. */
 const char *elf__build_id(const struct elf *elf);
@@ -46,7 +60,7 @@ size_t elf__symbol_cnt(const struct elf *elf);
  */
 bool elf__mentions(const struct elf *elf, const char *text);
 
-/* File offset of a symbol's name; 0: the symbol has no name. */
+/* File offset of a symbol's name. */
 uint64_t elf__name_offset(const struct elf *elf, const struct elf_symbol *symbol);
 
 /*

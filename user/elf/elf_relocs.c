@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Pointers of an ELF file as they are after relocation. In: its RELA sections and .dynsym, by
- * libelf. Out: values and names of symbols by address. The first question builds the table, which
- * belongs to the struct elf and to the thread that owns it.
+ * Pointers of an ELF file as they are after relocation. In: its RELA sections and .dynsym. Out:
+ * values and names of symbols by address. The first question builds the table, which belongs to the
+ * struct elf and to the thread that owns it.
  */
 #include <elf.h>
 #include <errno.h>
-#include <gelf.h>
 #include <stdlib.h>
 
 #include "user/elf/elf.h"
 #include "user/elf/elf_private.h"
 
 /* What a relocation stores in its word, for load bias 0. */
-static struct reloc reloc_of(const struct elf *elf, const GElf_Rela *rela, bool dynamic_symbols)
+static struct reloc reloc_of(const struct elf *elf, const Elf64_Rela *rela, bool dynamic_symbols)
 {
 	struct reloc reloc = {.vaddr = rela->r_offset, .kind = RELOC_UNKNOWN};
-	uint32_t type = GELF_R_TYPE(rela->r_info);
-	GElf_Sym sym;
+	uint32_t type = ELF64_R_TYPE(rela->r_info);
+	Elf64_Sym sym;
 
 	if (type == R_X86_64_RELATIVE) {
 		reloc.value = rela->r_addend;
@@ -26,12 +25,14 @@ static struct reloc reloc_of(const struct elf *elf, const GElf_Rela *rela, bool 
 	}
 	if (type != R_X86_64_64 && type != R_X86_64_GLOB_DAT && type != R_X86_64_JUMP_SLOT)
 		return reloc;
-	if (!dynamic_symbols || !elf->dynsym.data || GELF_R_SYM(rela->r_info) >= elf->dynsym.cnt ||
-	    !gelf_getsym(elf->dynsym.data, GELF_R_SYM(rela->r_info), &sym) || sym.st_name >= elf->dynsym.strs_size)
+	if (!dynamic_symbols || ELF64_R_SYM(rela->r_info) >= elf->dynsym.cnt)
+		return reloc;
+	memcpy(&sym, elf->dynsym.entries + ELF64_R_SYM(rela->r_info) * sizeof(sym), sizeof(sym));
+	if (sym.st_name >= elf->dynsym.strs_size)
 		return reloc;
 	reloc.symbol = elf->dynsym.strs + sym.st_name;
-	if (sym.st_shndx != SHN_UNDEF && GELF_ST_TYPE(sym.st_info) != STT_TLS &&
-	    GELF_ST_TYPE(sym.st_info) != STT_GNU_IFUNC) {
+	if (sym.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(sym.st_info) != STT_TLS &&
+	    ELF64_ST_TYPE(sym.st_info) != STT_GNU_IFUNC) {
 		reloc.value = sym.st_value + (type == R_X86_64_64 ? (uint64_t)rela->r_addend : 0);
 		reloc.kind = RELOC_VALUE;
 	}
@@ -45,25 +46,29 @@ static int compare_relocs(const void *a, const void *b)
 	return x->vaddr < y->vaddr ? -1 : x->vaddr > y->vaddr;
 }
 
-static int add_relocs(struct elf *elf, Elf_Scn *scn, const GElf_Shdr *shdr)
+static int add_relocs(struct elf *elf, const Elf64_Shdr *section)
 {
-	Elf_Data *data = elf_getdata(scn, NULL);
-	GElf_Shdr link;
-	Elf_Scn *link_scn = elf_getscn(elf->handle, shdr->sh_link);
-	bool dynamic = link_scn && gelf_getshdr(link_scn, &link) && link.sh_type == SHT_DYNSYM;
+	bool dynamic =
+		section->sh_link < elf->header.e_shnum && elf__section(elf, section->sh_link).sh_type == SHT_DYNSYM;
+	size_t cnt;
+	const uint8_t *entries = elf__table(elf, section, sizeof(Elf64_Rela), &cnt);
+	struct reloc *grown;
 
-	if (!data || !data->d_buf || data->d_type != ELF_T_RELA)
+	if (!entries || !cnt)
 		return 0;
-	size_t cnt = data->d_size / sizeof(Elf64_Rela);
-	struct reloc *grown = reallocarray(elf->reloc, elf->reloc_cnt + cnt, sizeof(*grown));
+	if (cnt > RELOCS_MAX - elf->reloc_cnt || !elf__spend(elf, 32 * cnt)) {
+		elf->refused = true;
+		return -EFBIG;
+	}
+	grown = reallocarray(elf->reloc, elf->reloc_cnt + cnt, sizeof(*grown));
 	if (!grown)
-		return cnt ? -ENOMEM : 0;
+		return -ENOMEM;
 	elf->reloc = grown;
 	for (size_t i = 0; i < cnt; i++) {
-		GElf_Rela rela;
+		Elf64_Rela rela;
 
-		if (gelf_getrela(data, i, &rela))
-			elf->reloc[elf->reloc_cnt++] = reloc_of(elf, &rela, dynamic);
+		memcpy(&rela, entries + i * sizeof(rela), sizeof(rela));
+		elf->reloc[elf->reloc_cnt++] = reloc_of(elf, &rela, dynamic);
 	}
 	return 0;
 }
@@ -81,11 +86,10 @@ void elf__need_relocs(const struct elf *const_elf)
 	if (elf->relocs_known)
 		return;
 	elf->relocs_known = true;
-	for (Elf_Scn *scn = elf_nextscn(elf->handle, NULL); scn; scn = elf_nextscn(elf->handle, scn)) {
-		GElf_Shdr shdr;
+	for (size_t i = 0; i < elf->header.e_shnum; i++) {
+		const Elf64_Shdr section = elf__section(elf, i);
 
-		if (gelf_getshdr(scn, &shdr) && shdr.sh_type == SHT_RELA && (shdr.sh_flags & SHF_ALLOC) &&
-		    add_relocs(elf, scn, &shdr))
+		if (section.sh_type == SHT_RELA && (section.sh_flags & SHF_ALLOC) && add_relocs(elf, &section))
 			break;
 	}
 	for (size_t i = 1; i < elf->reloc_cnt && sorted; i++)
@@ -99,7 +103,7 @@ const struct reloc *elf__find_reloc(const struct elf *elf, uint64_t vaddr)
 	struct reloc key = {.vaddr = vaddr};
 
 	elf__need_relocs(elf);
-	if (!elf->reloc_cnt)
+	if (!elf->reloc_cnt || !elf__spend(elf, 64))
 		return NULL;
 	return bsearch(&key, elf->reloc, elf->reloc_cnt, sizeof(*elf->reloc), compare_relocs);
 }
@@ -132,6 +136,6 @@ void elf__each_pointer(const struct elf *elf, void (*fn)(uint64_t vaddr, uint64_
 		       void *ctx)
 {
 	elf__need_relocs(elf);
-	for (size_t i = 0; i < elf->reloc_cnt; i++)
+	for (size_t i = 0; i < elf->reloc_cnt && elf__spend(elf, 8); i++)
 		fn(elf->reloc[i].vaddr, elf->reloc[i].value, elf->reloc[i].symbol, ctx);
 }

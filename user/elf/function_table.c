@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Functions of an ELF file by file offset. In: a path, of a hostile file. Out: indexes and names.
+ * Functions of an ELF file by file offset. In: a hostile file. Out: indexes and names.
  * No other state.
  */
 #include "user/elf/function_table.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -130,24 +129,23 @@ static void merge_functions(struct function_table *table, const char *image)
 		table->functions = shrunk;
 }
 
-int function_table__load(const char *path, size_t max_cnt, struct function_table **out)
+int function_table__load(int fd, size_t max_cnt, struct function_table **out)
 {
 	struct function_table *table = calloc(1, sizeof(*table));
 	struct table_loader loader = {.table = table, .max_cnt = max_cnt};
 	struct elf *elf = NULL;
-	char open_path[32];
-	struct stat st;
 	int err;
 
-	if (!table)
+	if (!table) {
+		close(fd);
 		return -ENOMEM;
-	/* O_NONBLOCK: a FIFO under the target's root must not hang us. */
-	table->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	err = table->fd < 0 || fstat(table->fd, &st) ? -errno : st.st_size > UINT32_MAX ? -E2BIG : 0;
-	if (err)
-		goto out;
-	snprintf(open_path, sizeof(open_path), "/proc/self/fd/%d", table->fd);
-	err = elf__new(open_path, &elf);
+	}
+	table->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	err = elf__new_fd(fd, &elf);
+	if (table->fd < 0)
+		err = err ?: -EMFILE;
+	if (!err && elf__stat(elf)->st_size > UINT32_MAX)
+		err = -E2BIG;
 	if (err)
 		goto out;
 	loader.elf = elf;
@@ -158,6 +156,7 @@ int function_table__load(const char *path, size_t max_cnt, struct function_table
 	if (err)
 		goto out;
 	merge_functions(table, loader.image);
+	err = elf__error(elf);
 out:
 	elf__free(elf);
 	if (err)

@@ -241,7 +241,7 @@ int functions__at(const struct elf *elf, uint64_t vaddr, struct function_range *
 	int err = search_unwind(elf, vaddr, out);
 
 	if (err)
-		err = elf__each_symbol(elf, match_cover, &want) ? 0 : -ENOENT;
+		err = elf__each_symbol(elf, match_cover, &want) == 1 ? 0 : -ENOENT;
 	return err;
 }
 

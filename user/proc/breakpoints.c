@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define PAGE          4096
@@ -34,17 +33,6 @@ static int open_proc(pid_t pid, const char *name)
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	return fd >= 0 ? fd : errno == ENOENT ? -ESRCH : -errno;
-}
-
-static int open_mapped(const struct mapped_file *file)
-{
-	int fd = *file->open_path ? open(file->open_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
-	struct stat st;
-
-	if (fd < 0 || (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == file->inode))
-		return fd;
-	close(fd);
-	return -1;
 }
 
 /* Returns whether a breakpoint of n bytes is the difference between the two at i. */
@@ -143,7 +131,7 @@ static int look_at_mapping(const struct mapping *map, void *ctx)
 				continue;
 			if (fd < 0) {
 				mapped_file__locate(&file, search->pid, map);
-				fd = open_mapped(&file);
+				fd = mapped_file__open(&file);
 			}
 			if (fd < 0)
 				return 0;

@@ -10,10 +10,12 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
@@ -119,9 +121,9 @@ static void unescape_path(char *name)
 }
 
 /*
- * Sets path and open_path. A file can be named "x (deleted)", so each name that maps may mean is
- * tried until one is the mapped file. map_files opens deleted files, and files whose device differs
- * between stat(2) and maps (btrfs, overlayfs).
+ * Sets path and open_path. A file can be named "x (deleted)", so each name that such a line of maps
+ * may mean is tried until one is the mapped file. map_files opens deleted files, and files whose
+ * device differs between stat(2) and maps (btrfs, overlayfs).
  */
 static void file_view__locate(const struct file_view *view, struct mapped_file *file, const struct mapping *first,
 			      const char *name)
@@ -133,6 +135,9 @@ static void file_view__locate(const struct file_view *view, struct mapped_file *
 	memset(file, 0, sizeof(*file));
 	file->dev = first->dev;
 	file->inode = first->inode;
+	file->pid = view->pid;
+	file->start = first->start;
+	file->end = first->end;
 	snprintf(file->path, sizeof(file->path), "%s", name);
 	if (file_view__shows(view, file))
 		return;
@@ -217,9 +222,14 @@ struct file_key {
 	uint64_t dev, inode;
 };
 
+struct seen_file {
+	struct file_key key;
+	size_t at; /* of its struct packed_file */
+};
+
 struct file_reader {
 	struct file_view view;
-	struct map seen; /* of struct file_key */
+	struct map seen; /* of struct seen_file */
 	struct mapping run;
 	struct mapped_file file;
 	struct deputy_out *out;
@@ -227,7 +237,8 @@ struct file_reader {
 
 /* What the deputy says of a file; behind it are the path and the open_path, each with its 0. */
 struct packed_file {
-	uint64_t dev, inode, base;
+	uint64_t dev, inode, base, start, end;
+	struct mapped_code code;
 	bool is_program;
 	uint16_t path_bytes, open_bytes;
 };
@@ -238,20 +249,38 @@ static void pack(struct deputy_out *out, const void *data, size_t bytes)
 	out->size += bytes;
 }
 
-static void pack_file(struct deputy_out *out, const struct mapped_file *file, uint64_t base)
+/* Returns where in out->bytes it is. */
+static size_t pack_file(struct deputy_out *out, const struct mapped_file *file)
 {
 	struct packed_file packed;
+	size_t at = out->size;
 
 	memset(&packed, 0, sizeof(packed));
 	packed.dev = file->dev;
 	packed.inode = file->inode;
-	packed.base = base;
+	packed.base = file->base;
+	packed.start = file->start;
+	packed.end = file->end;
+	packed.code = file->code;
 	packed.is_program = file->is_program;
 	packed.path_bytes = (uint16_t)(strlen(file->path) + 1);
 	packed.open_bytes = (uint16_t)(strlen(file->open_path) + 1);
 	pack(out, &packed, sizeof(packed));
 	pack(out, file->path, packed.path_bytes);
 	pack(out, file->open_path, packed.open_bytes);
+	return at;
+}
+
+/* Adds an executable mapping that goes on where the file's first run of them ends. */
+static void extend_code(char *bytes, const struct mapping *map)
+{
+	struct packed_file packed;
+
+	memcpy(&packed, bytes, sizeof(packed));
+	if (map->start != packed.code.end || map->start - map->offset != packed.code.start - packed.code.offset)
+		return;
+	packed.code.end = map->end;
+	memcpy(bytes, &packed, sizeof(packed));
 }
 
 /*
@@ -264,19 +293,30 @@ static int file_reader__read(const struct mapping *map, void *ctx)
 	struct file_reader *reader = ctx;
 	struct file_key key = {map->dev, map->inode};
 	struct mapping *run = &reader->run;
+	struct seen_file *seen;
 
 	if (map->inode == 0)
 		return 0;
 	if (map->dev != run->dev || map->inode != run->inode || map->offset < run->offset || map->offset == 0)
 		*run = *map;
-	if (!map->executable || map->name[0] != '/' || MAP_FIND(&reader->seen, struct file_key, &key))
+	if (!map->executable || map->name[0] != '/')
 		return 0;
+	seen = MAP_FIND(&reader->seen, struct seen_file, &key);
+	if (seen) {
+		extend_code(reader->out->bytes + seen->at, map);
+		return 0;
+	}
 	if (reader->seen.items.cnt == FILES_MAX)
 		return -E2BIG;
-	if (!MAP_ADD(&reader->seen, struct file_key, &key))
+	seen = MAP_ADD(&reader->seen, struct seen_file, &key);
+	if (!seen)
 		return -ENOMEM;
 	file_view__locate(&reader->view, &reader->file, run, run->name);
-	pack_file(reader->out, &reader->file, run->start - run->offset);
+	reader->file.base = run->start - run->offset;
+	reader->file.code.start = map->start;
+	reader->file.code.end = map->end;
+	reader->file.code.offset = map->offset;
+	seen->at = pack_file(reader->out, &reader->file);
 	return 0;
 }
 
@@ -302,7 +342,7 @@ static int read_in_deputy(const void *in, struct deputy_out *out)
 	return err;
 }
 
-static size_t unpack_file(const char *bytes, struct mapped_file *file)
+static size_t unpack_file(pid_t pid, const char *bytes, struct mapped_file *file)
 {
 	struct packed_file packed;
 	const char *path = bytes + sizeof(packed);
@@ -312,6 +352,10 @@ static size_t unpack_file(const char *bytes, struct mapped_file *file)
 		file->dev = packed.dev;
 		file->inode = packed.inode;
 		file->base = packed.base;
+		file->pid = pid;
+		file->start = packed.start;
+		file->end = packed.end;
+		file->code = packed.code;
 		file->is_program = packed.is_program;
 		memcpy(file->path, path, packed.path_bytes);
 		memcpy(file->open_path, path + packed.path_bytes, packed.open_bytes);
@@ -324,12 +368,12 @@ static int process__unpack_files(struct process *p, const struct deputy_out *ans
 	size_t cnt = 0;
 
 	for (size_t at = COMMAND_BYTES; at < answer->size; cnt++)
-		at += unpack_file(answer->bytes + at, NULL);
+		at += unpack_file(p->pid, answer->bytes + at, NULL);
 	p->files = calloc(cnt ?: 1, sizeof(*p->files));
 	if (!p->files)
 		return -ENOMEM;
 	for (size_t at = COMMAND_BYTES; at < answer->size; p->file_cnt++)
-		at += unpack_file(answer->bytes + at, &p->files[p->file_cnt]);
+		at += unpack_file(p->pid, answer->bytes + at, &p->files[p->file_cnt]);
 	return 0;
 }
 
@@ -402,6 +446,8 @@ int process__read(pid_t pid, struct process *out)
 
 const char *process__explain(int err, pid_t pid, char *why, size_t size)
 {
+	const char *fix = NULL, *text;
+
 	switch (err) {
 	case -ESRCH:
 		snprintf(why, size, "there is no process %d", pid);
@@ -429,8 +475,10 @@ const char *process__explain(int err, pid_t pid, char *why, size_t size)
 			 FILES_MAX);
 		return "stepflame ps lists the training processes of this host";
 	}
-	snprintf(why, size, "cannot examine process %d: %s", pid, strerror(-err));
-	return NULL;
+	text = mapped_file__explain(err, &fix);
+	snprintf(why, size, "cannot examine process %d: %s%s", pid, text ? "a file that it maps: " : "",
+		 text ?: strerror(-err));
+	return fix;
 }
 
 void process__release(struct process *p)

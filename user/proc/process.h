@@ -12,15 +12,23 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct elf;
+
 /* A file mapped executable in the process, one per file. */
 struct mapped_file {
 	char path[PATH_MAX]; /* as the process names it, without " (deleted)" */
 	/*
-	 * The path by which we can open the file: /proc/PID/root/..., or /proc/PID/map_files/...
-	 * when the former is another file; "" if neither works.
+	 * A path at which the file was: /proc/PID/root/..., or /proc/PID/map_files/... when the
+	 * former is another file; "" if neither works. It may be another file by now:
+	 * mapped_file__open.
 	 */
 	char open_path[PATH_MAX];
-	uint64_t dev, inode;
+	uint64_t dev, inode; /* as maps says: the device may differ from that of stat(2) */
+	pid_t pid;           /* maps it, */
+	uint64_t start, end; /* first here */
+	struct mapped_code {
+		uint64_t start, end, offset;
+	} code; /* its first run of executable mappings */
 	/*
 	 * Address less file offset of the lowest mapping of the loaded image; other mappings of the
 	 * same file do not count.
@@ -73,6 +81,19 @@ const struct mapped_file *process__file(const struct process *p, const char *pre
 int process__each_mapping(pid_t pid, int (*fn)(const struct mapping *map, void *ctx), void *ctx);
 /* Path and open_path of the file of that mapping, as above; base is 0. */
 void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mapping *map);
+/*
+ * Opens the mapped file for reading: the very inode, whatever lies at its path by now. The caller
+ * closes the descriptor. -ESTALE: the file that can be opened is not the one that was mapped;
+ * -ENOEXEC: not a regular file; or -errno. Never opens a device.
+ */
+int mapped_file__open(const struct mapped_file *file);
+/* elf__new_fd of that descriptor. */
+int mapped_file__elf(const struct mapped_file *file, struct elf **out);
+/*
+ * What an error of a mapped file means, and the remedy: -ESTALE, -EFBIG (elf__error), -EBADMSG: the
+ * code in memory is not that of the file. NULL: another error.
+ */
+const char *mapped_file__explain(int err, const char **fix);
 /*
  * Value of a variable in its initial environment, into value (cut, 0-terminated). 0, -ENOENT, or
  * -errno.

@@ -112,7 +112,7 @@ static int open_file(const struct mapped_file *file, struct elf **elf, uint64_t 
 	uint64_t first;
 
 	*elf = NULL;
-	if (!*file->open_path || elf__new(file->open_path, elf))
+	if (mapped_file__elf(file, elf))
 		return -ENOENT;
 	if (elf__vaddr(*elf, 0, &first)) {
 		elf__free(*elf);

@@ -169,7 +169,9 @@ static void symbols__load_file(struct symbols *s, pid_t pid, const struct map_ra
 	slash = strrchr(found.path, '/');
 	put_clean(file->text, sizeof(file->text), slash ? slash + 1 : found.path);
 	if (s->table_cnt < TABLES_MAX)
-		err = function_table__load(found.open_path, FUNCTIONS_MAX - s->function_cnt, &file->table);
+		err = mapped_file__open(&found);
+	if (err >= 0)
+		err = function_table__load(err, FUNCTIONS_MAX - s->function_cnt, &file->table);
 	if (!err) {
 		s->table_cnt++;
 		s->function_cnt += function_table__cnt(file->table);

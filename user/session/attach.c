@@ -4,8 +4,8 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 #include "user/session/trace_events.h"
 
 #define DETACH_THREADS 16
+#define FD_PATH        32
 
 /* A link and the tracefs event that it uses. */
 struct probe_link {
@@ -28,12 +29,20 @@ struct attachment {
 	struct probe_link links[];
 };
 
+/* The kernel takes paths only: this one leads to the inode of the descriptor, whatever its name is. */
+static const char *fd_path(int fd, char path[FD_PATH])
+{
+	snprintf(path, FD_PATH, "/proc/self/fd/%d", fd);
+	return path;
+}
+
 static int attach_multi(struct attachment *a, struct bpf_program *program, pid_t pid, const struct probe_list *list)
 {
 	LIBBPF_OPTS(bpf_uprobe_multi_opts, opts, .offsets = list->offsets, .cookies = (const __u64 *)list->cookies,
 		    .cnt = list->cnt);
+	char path[FD_PATH];
 
-	a->links[0].link = bpf_program__attach_uprobe_multi(program, pid, list->path, NULL, &opts);
+	a->links[0].link = bpf_program__attach_uprobe_multi(program, pid, fd_path(list->fd, path), NULL, &opts);
 	if (!a->links[0].link)
 		return -errno;
 	a->cnt = 1;
@@ -44,8 +53,10 @@ static int attach_perf(struct attachment *a, struct bpf_program *program, pid_t 
 {
 	for (size_t i = 0; i < list->cnt; i++) {
 		LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = list->cookies[i]);
+		char path[FD_PATH];
 
-		a->links[i].link = bpf_program__attach_uprobe_opts(program, pid, list->path, list->offsets[i], &opts);
+		a->links[i].link =
+			bpf_program__attach_uprobe_opts(program, pid, fd_path(list->fd, path), list->offsets[i], &opts);
 		if (!a->links[i].link)
 			return -errno;
 		a->cnt++;
@@ -203,7 +214,7 @@ static int attach_events(struct attachment *a, struct bpf_program *program, stru
 			 struct probe_list *list)
 {
 	struct located_probes located = {.list = list, .locations = calloc(list->cnt, sizeof(*located.locations))};
-	int fd = open(list->path, O_RDONLY | O_CLOEXEC), err = fd < 0 ? -errno : 0;
+	int err = 0;
 
 	if (!located.locations)
 		err = -ENOMEM;
@@ -217,10 +228,8 @@ static int attach_events(struct attachment *a, struct bpf_program *program, stru
 		err = number_list(attacher, list, located.locations);
 	for (size_t i = 0; i < list->cnt && !err; i++)
 		if (is_first_of_event(located.locations, i))
-			err = attach_event(a, program, attacher, pid, fd, &located, &located.locations[i]);
+			err = attach_event(a, program, attacher, pid, list->fd, &located, &located.locations[i]);
 	free(located.locations);
-	if (fd >= 0)
-		close(fd);
 	return err;
 }
 
@@ -257,20 +266,14 @@ static int attach_unmapped(struct attachment *a, struct bpf_program *program, st
 			   struct probe_list *list)
 {
 	struct located_probes located = {.list = list, .locations = calloc(list->cnt, sizeof(*located.locations))};
-	int fd = open(list->path, O_RDONLY | O_CLOEXEC), err = fd < 0 ? -errno : 0;
+	int err = located.locations ? find_layers(list, located.locations) : -ENOMEM;
 
-	if (!located.locations)
-		err = -ENOMEM;
-	if (!err)
-		err = find_layers(list, located.locations);
 	for (size_t i = 0; i < list->cnt && !err; i++)
 		located.locations[i].mapped = !located.locations[i].layer;
 	if (!err)
-		err = attach_event(a, program, attacher, getpid(), fd, &located,
+		err = attach_event(a, program, attacher, getpid(), list->fd, &located,
 				   &(struct probe_location){.mapped = true});
 	free(located.locations);
-	if (fd >= 0)
-		close(fd);
 	return err;
 }
 

@@ -3,8 +3,13 @@
  * What the session knows of the files that its targets map: their probes, found once per session, and
  * the sources' states.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "user/elf/elf.h"
 #include "user/session/state.h"
 
 static struct known_file *known_file(struct session *s, uint64_t dev, uint64_t inode)
@@ -23,50 +28,147 @@ void *file__state(struct session *s, uint64_t dev, uint64_t inode, enum source_i
 	return known ? known->state[id] : NULL;
 }
 
-struct file_probes *file_probes__find(const struct session *s, const struct mapped_file *file)
+static struct known_file *find_known(const struct session *s, const struct mapped_file *file)
 {
 	const struct file_id id = {file->dev, file->inode};
-	const struct known_file *known = MAP_FIND(&s->files, struct known_file, &id);
+
+	return MAP_FIND(&s->files, struct known_file, &id);
+}
+
+struct file_probes *file_probes__find(const struct session *s, const struct mapped_file *file)
+{
+	const struct known_file *known = find_known(s, file);
 
 	return known ? known->probes : NULL;
 }
 
-/* Searches a file only once: a source that would find its probes later gets no second chance. */
-struct file_probes *file_probes__of(struct session *s, struct target *t, const struct mapped_file *file,
-				    struct elf *elf)
+/* 0, or -ESTALE: this is another file, or other content, than when the session first opened it. */
+static int check_content(struct known_file *known, int fd)
 {
-	struct file_probes *probes = file_probes__find(s, file);
-	struct known_file *known;
-	struct elf *own = NULL;
+	struct stat st;
 
-	if (probes)
-		return probes;
-	if (!elf) {
-		if (elf__new(file->open_path, &own))
-			return NULL;
-		elf = own;
+	if (fstat(fd, &st))
+		return -errno;
+	if (known->seen && ((uint64_t)st.st_size != known->size || st.st_mtim.tv_sec != known->changed.tv_sec ||
+			    st.st_mtim.tv_nsec != known->changed.tv_nsec))
+		return -ESTALE;
+	known->seen = true;
+	known->size = st.st_size;
+	known->changed = st.st_mtim;
+	return 0;
+}
+
+int file__open(struct session *s, const struct mapped_file *file, bool pin)
+{
+	struct known_file *known = known_file(s, file->dev, file->inode);
+	int fd, err;
+
+	if (!known)
+		return -ENOMEM;
+	fd = known->open ? known->fd : mapped_file__open(file);
+	err = fd < 0 ? fd : check_content(known, fd);
+	if (err) {
+		if (fd >= 0 && !known->open)
+			close(fd);
+		return err;
 	}
-	known = known_file(s, file->dev, file->inode);
-	probes = known ? calloc(1, sizeof(*probes)) : NULL;
-	if (known)
-		known->probes = probes;
+	known->fd = fd;
+	known->open = true;
+	known->pinned = known->pinned || pin;
+	return fd;
+}
+
+int file__elf(struct session *s, const struct mapped_file *file, struct elf **out)
+{
+	int fd = file__open(s, file, false);
+
+	fd = fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	return fd < 0 ? fd : elf__new_fd(fd, out);
+}
+
+static void close_known(struct known_file *known)
+{
+	if (known->open)
+		close(known->fd);
+	known->open = false;
+}
+
+void file__close(struct session *s, const struct mapped_file *file)
+{
+	struct known_file *known = find_known(s, file);
+
+	if (known && !known->pinned)
+		close_known(known);
+}
+
+static bool has_probes(const struct file_probes *probes)
+{
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		for (int set = 0; set < SOURCE_SETS; set++)
+			if (probes->lists[id][set].cnt)
+				return true;
+	return false;
+}
+
+static void release_probes(struct file_probes *probes)
+{
 	for (int id = 0; probes && id < SOURCE__COUNT; id++)
+		for (int set = 0; set < SOURCE_SETS; set++)
+			probe_list__release(&probes->lists[id][set]);
+	free(probes);
+}
+
+/* Tells the lists which file they are for. */
+static int bind_probes(struct session *s, const struct mapped_file *file, struct file_probes *probes)
+{
+	int fd = file__open(s, file, has_probes(probes));
+
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		for (int set = 0; set < SOURCE_SETS; set++)
+			probe_list__set_file(&probes->lists[id][set], file, fd);
+	file__close(s, file);
+	return fd < 0 ? fd : 0;
+}
+
+/* Searches a file only once: a source that would find its probes later gets no second chance. */
+int file_probes__of(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
+		    struct file_probes **out)
+{
+	struct known_file *known = find_known(s, file);
+	struct elf *own = NULL;
+	int err = 0;
+
+	*out = known ? known->probes : NULL;
+	if (*out)
+		return known->pinned ? check_content(known, known->fd) : 0;
+	if (!elf)
+		err = file__elf(s, file, &own);
+	if (err)
+		return err;
+	*out = calloc(1, sizeof(**out));
+	if (!*out)
+		err = -ENOMEM;
+	for (int id = 0; !err && id < SOURCE__COUNT; id++)
 		if (sources[id]->find && sources[id]->holds(s, t, file) >= HOLDS_YES)
-			sources[id]->find(s, t, file, elf, probes->lists[id]);
+			sources[id]->find(s, t, file, elf ?: own, (*out)->lists[id]);
+	err = err ?: elf__error(elf ?: own) ?: bind_probes(s, file, *out);
 	elf__free(own);
-	return probes;
+	if (err)
+		release_probes(*out);
+	else
+		known_file(s, file->dev, file->inode)->probes = *out;
+	return err;
 }
 
 static void release_file(struct known_file *known)
 {
 	for (int id = 0; id < SOURCE__COUNT; id++) {
-		for (int set = 0; known->probes && set < SOURCE_SETS; set++)
-			probe_list__release(&known->probes->lists[id][set]);
 		if (known->state[id] && sources[id]->free_file)
 			sources[id]->free_file(known->state[id]);
 		free(known->state[id]);
 	}
-	free(known->probes);
+	release_probes(known->probes);
+	close_known(known);
 }
 
 void session__free_files(struct session *s)

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -30,9 +29,11 @@ struct attach_request {
 	pid_t pid;
 	uint64_t dev, inode;
 	uint32_t number;
-	size_t cnt; /* of the offsets, and then the cookies, in the file that comes with the request */
-	char path[PATH_MAX];
+	size_t cnt; /* of the offsets, and then the cookies, in the first of the request's files */
 };
+
+/* What comes with GUARD_ATTACH: the probes, and the file that they are for. */
+enum guard_file { GUARD_PROBES, GUARD_MAPPED, GUARD_FILES };
 
 struct guard_request {
 	enum guard_command command;
@@ -101,15 +102,15 @@ static uint32_t add_attachment(struct guarded *guarded, struct attachment *attac
 }
 
 /* Attaches the request's list, or with `clean` only removes its breakpoints where nobody uses them. */
-static struct guard_answer attach_list(struct guarded *guarded, const struct attach_request *request, int file,
-				       bool clean)
+static struct guard_answer attach_list(struct guarded *guarded, const struct attach_request *request,
+				       const int files[GUARD_FILES], bool clean)
 {
 	size_t bytes = request->cnt * sizeof(uint64_t);
-	uint64_t *values = mmap(NULL, 2 * bytes, PROT_READ, MAP_PRIVATE | MAP_POPULATE, file, 0);
+	uint64_t *values = mmap(NULL, 2 * bytes, PROT_READ, MAP_PRIVATE | MAP_POPULATE, files[GUARD_PROBES], 0);
 	struct guard_answer answer = {};
 	struct attachment *attachment;
 	struct probe_list list = {
-		.path = (char *)request->path,
+		.fd = files[GUARD_MAPPED],
 		.dev = request->dev,
 		.inode = request->inode,
 		.number = request->number,
@@ -119,7 +120,7 @@ static struct guard_answer attach_list(struct guarded *guarded, const struct att
 	};
 
 	if (values == MAP_FAILED) {
-		answer.err = file < 0 ? -EMFILE : -ENOMEM;
+		answer.err = files[GUARD_MAPPED] < 0 ? -EMFILE : -ENOMEM;
 		return answer;
 	}
 	if (clean) {
@@ -168,14 +169,15 @@ static void detach_all(struct guarded *guarded)
 	}
 }
 
-static struct guard_answer serve_request(struct guarded *guarded, const struct guard_request *request, int file)
+static struct guard_answer serve_request(struct guarded *guarded, const struct guard_request *request,
+					 const int files[GUARD_FILES])
 {
 	struct guard_answer answer = {};
 
 	switch (request->command) {
 	case GUARD_ATTACH:
 	case GUARD_CLEAN:
-		return attach_list(guarded, &request->attach, file, request->command == GUARD_CLEAN);
+		return attach_list(guarded, &request->attach, files, request->command == GUARD_CLEAN);
 	case GUARD_DETACH:
 		detach_ids(guarded, request->detach.ids, request->detach.cnt);
 		break;
@@ -193,12 +195,12 @@ static struct guard_answer serve_request(struct guarded *guarded, const struct g
 	return answer;
 }
 
-/* Receives a request, with its file (-1: none). false: stepflame has ended. */
-static bool receive_request(int socket, struct guard_request *request, int *file)
+/* Receives a request, with its files (-1: none). false: stepflame has ended. */
+static bool receive_request(int socket, struct guard_request *request, int files[GUARD_FILES])
 {
 	union {
 		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_SPACE(GUARD_FILES * sizeof(int))];
 	} control;
 	struct iovec part = {request, sizeof(*request)};
 	struct msghdr message = {
@@ -206,22 +208,23 @@ static bool receive_request(int socket, struct guard_request *request, int *file
 	ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
 	struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
 
-	*file = -1;
+	memset(files, -1, GUARD_FILES * sizeof(*files));
 	if (header && header->cmsg_type == SCM_RIGHTS)
-		memcpy(file, CMSG_DATA(header), sizeof(*file));
+		memcpy(files, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0)); /* fewer: none was free */
 	return got == sizeof(*request);
 }
 
 static void serve_requests(struct guarded *guarded, int socket)
 {
 	static struct guard_request request;
-	int file;
+	int files[GUARD_FILES];
 
-	while (receive_request(socket, &request, &file)) {
-		struct guard_answer answer = serve_request(guarded, &request, file);
+	while (receive_request(socket, &request, files)) {
+		struct guard_answer answer = serve_request(guarded, &request, files);
 
-		if (file >= 0)
-			close(file);
+		for (int i = 0; i < GUARD_FILES; i++)
+			if (files[i] >= 0)
+				close(files[i]);
 		if (send(socket, &answer, sizeof(answer), MSG_NOSIGNAL) != sizeof(answer))
 			break;
 	}
@@ -323,19 +326,19 @@ fail:
 	return err;
 }
 
-/* Sends a request, with a file (-1: none), even if a signal interrupts. 0 or -EPIPE. */
-static int send_request(struct guardian *g, const struct guard_request *request, int file)
+/* Sends a request, with files (NULL: none), even if a signal interrupts. 0 or -EPIPE. */
+static int send_request(struct guardian *g, const struct guard_request *request, const int *files)
 {
 	union {
 		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+		char bytes[CMSG_SPACE(GUARD_FILES * sizeof(int))];
+	} control = {.header = {CMSG_LEN(GUARD_FILES * sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
 	struct iovec part = {(void *)request, sizeof(*request)};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 	ssize_t done;
 
-	if (file >= 0) {
-		memcpy(CMSG_DATA(&control.header), &file, sizeof(file));
+	if (files) {
+		memcpy(CMSG_DATA(&control.header), files, GUARD_FILES * sizeof(*files));
 		message.msg_control = &control;
 		message.msg_controllen = sizeof(control);
 	}
@@ -370,13 +373,13 @@ static void finish_begun(struct guardian *g)
 	g->begun_cnt = 0;
 }
 
-/* Sends a request and waits for the answer. */
-static struct guard_answer ask_guardian(struct guardian *g, const struct guard_request *request, int file)
+/* Sends a request, with files (NULL: none), and waits for the answer. */
+static struct guard_answer ask_guardian(struct guardian *g, const struct guard_request *request, const int *files)
 {
 	int err;
 
 	finish_begun(g);
-	err = send_request(g, request, file);
+	err = send_request(g, request, files);
 	return err ? (struct guard_answer){.err = err} : receive_answer(g);
 }
 
@@ -400,8 +403,8 @@ static int open_probes(struct probe_list *list)
 {
 	int file, err;
 
-	if (list->file)
-		return list->file;
+	if (list->copy)
+		return list->copy;
 	file = memfd_create("probes", MFD_CLOEXEC);
 	if (file < 0)
 		return -errno;
@@ -412,15 +415,14 @@ static int open_probes(struct probe_list *list)
 		return err;
 	}
 	if (list->cnt * sizeof(*list->offsets) >= KEEP_BYTES)
-		list->file = file;
+		list->copy = file;
 	return file;
 }
 
-/* Fills in a request about a list. Returns the file to send with it or -errno. */
-static int request_list(struct guard_request *request, struct bpf_program *program, pid_t pid, struct probe_list *list)
+/* Fills in a request about a list, and the files to send with it. 0 or -errno. */
+static int request_list(struct guard_request *request, struct bpf_program *program, pid_t pid, struct probe_list *list,
+			int files[GUARD_FILES])
 {
-	size_t length = list->path ? strlen(list->path) : 0;
-
 	request->attach = (struct attach_request){
 		.program = program,
 		.pid = pid,
@@ -429,32 +431,31 @@ static int request_list(struct guard_request *request, struct bpf_program *progr
 		.number = list->number,
 		.cnt = list->cnt,
 	};
-	if (!length || length >= sizeof(request->attach.path))
-		return -EINVAL;
-	memcpy(request->attach.path, list->path, length);
-	return open_probes(list);
+	files[GUARD_MAPPED] = list->fd;
+	files[GUARD_PROBES] = open_probes(list);
+	return files[GUARD_PROBES] < 0 ? files[GUARD_PROBES] : 0;
 }
 
 int guardian__attach(struct guardian *g, struct bpf_program *program, pid_t pid, struct probe_list *list, uint32_t *id)
 {
 	struct guard_request request = {.command = GUARD_ATTACH};
-	int file, err;
+	int files[GUARD_FILES], err;
 
 	*id = 0;
 	if (!list->cnt)
 		return 0;
-	file = request_list(&request, program, pid, list);
-	if (file < 0)
-		return file;
+	err = request_list(&request, program, pid, list, files);
+	if (err)
+		return err;
 	if (g->begun_cnt == BEGUN_MAX)
 		finish_begun(g);
-	err = send_request(g, &request, file);
+	err = send_request(g, &request, files);
 	if (!err) {
 		g->begun[g->begun_cnt].list = list;
 		g->begun[g->begun_cnt++].id = id;
 	}
-	if (file != list->file)
-		close(file);
+	if (files[GUARD_PROBES] != list->copy)
+		close(files[GUARD_PROBES]);
 	return err;
 }
 
@@ -471,16 +472,16 @@ int guardian__await(struct guardian *g)
 int guardian__clean(struct guardian *g, struct bpf_program *program, struct probe_list *list)
 {
 	struct guard_request request = {.command = GUARD_CLEAN};
-	int file, err;
+	int files[GUARD_FILES], err;
 
 	if (!list->cnt)
 		return 0;
-	file = request_list(&request, program, 0, list);
-	if (file < 0)
-		return file;
-	err = ask_guardian(g, &request, file).err;
-	if (file != list->file)
-		close(file);
+	err = request_list(&request, program, 0, list, files);
+	if (err)
+		return err;
+	err = ask_guardian(g, &request, files).err;
+	if (files[GUARD_PROBES] != list->copy)
+		close(files[GUARD_PROBES]);
 	return err;
 }
 
@@ -512,7 +513,7 @@ void guardian__detach(struct guardian *g, struct detachment *d)
 
 		request.detach.cnt = cnt;
 		memcpy(request.detach.ids, d->ids + i, cnt * sizeof(*d->ids));
-		ask_guardian(g, &request, -1);
+		ask_guardian(g, &request, NULL);
 	}
 	free(d->ids);
 	*d = (struct detachment){};
@@ -526,7 +527,7 @@ int guardian__write(struct guardian *g, const struct process *process, const str
 		.word = {process->pid, 0, process->start_time, address, value, *origin},
 	};
 
-	struct guard_answer answer = ask_guardian(g, &request, -1);
+	struct guard_answer answer = ask_guardian(g, &request, NULL);
 
 	g->journal_err = g->journal_err ?: answer.journal_err;
 	return answer.err;
@@ -544,14 +545,14 @@ void guardian__restore(struct guardian *g, const struct process *process)
 		.word = {.pid = process->pid, .start_time = process->start_time},
 	};
 
-	ask_guardian(g, &request, -1);
+	ask_guardian(g, &request, NULL);
 }
 
 int guardian__restore_all(struct guardian *g)
 {
 	const struct guard_request request = {.command = GUARD_RESTORE_ALL};
 
-	return ask_guardian(g, &request, -1).err;
+	return ask_guardian(g, &request, NULL).err;
 }
 
 void guardian__free(struct guardian *g)

@@ -3,33 +3,33 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "include/probes.h"
 #include "user/proc/process.h"
 
+#define PROBES_MAX (1 << 16) /* torch has 10,000 */
+
 void probe_list__release(struct probe_list *list)
 {
-	free(list->path);
 	free(list->offsets);
 	free(list->cookies);
-	if (list->file)
-		close(list->file);
+	if (list->copy)
+		close(list->copy);
 	*list = (struct probe_list){};
 }
 
-int probe_list__set_file(struct probe_list *list, const struct mapped_file *file)
+void probe_list__set_file(struct probe_list *list, const struct mapped_file *file, int fd)
 {
-	free(list->path);
-	list->path = strdup(file->open_path);
+	list->fd = fd;
 	list->dev = file->dev;
 	list->inode = file->inode;
-	return list->path ? 0 : -ENOMEM;
 }
 
 int probe_list__add(struct probe_list *list, uint64_t offset, uint64_t cookie)
 {
+	if (list->cnt == PROBES_MAX)
+		return -E2BIG;
 	if (list->cnt == list->room) {
 		size_t room = list->room ? 2 * list->room : 16;
 		unsigned long *offsets = reallocarray(list->offsets, room, sizeof(*offsets));

@@ -12,19 +12,24 @@
 struct mapped_file;
 
 struct probe_list {
-	char *path;          /* openable by stepflame; owned; NULL: not set */
+	int fd;              /* of the file; the session's, open as long as the list is used */
 	uint64_t dev, inode; /* of the file, as /proc/PID/maps has them */
 	uint32_t number;     /* identifies the list in the map probe_cookies; 0: not yet */
-	int file;            /* a copy in memory that the guardian can map; owned; 0: none */
+	int copy;            /* of the list, in memory that the guardian can map; a file; owned; 0: none */
 	size_t cnt, room;
 	unsigned long *offsets; /* in the file */
 	uint64_t *cookies;
 };
 
 void probe_list__release(struct probe_list *list); /* accepts a zeroed struct */
-/* Sets the file of the list, as a process maps it. 0 or -ENOMEM. */
-int probe_list__set_file(struct probe_list *list, const struct mapped_file *file);
-/* Adds one probe. 0 or -ENOMEM. */
+/* fd: borrowed. */
+void probe_list__set_file(struct probe_list *list, const struct mapped_file *file, int fd);
+/*
+ * Is the code of a process at each site that of the file? A breakpoint there is accepted: another
+ * recording has it. 0; -EBADMSG: no; -ESTALE: the file has lost the sites; or -errno.
+ */
+int probe_list__compare(const struct probe_list *list, const struct mapped_file *file);
+/* Adds one probe. 0, -ENOMEM, or -E2BIG: more than any file has. */
 int probe_list__add(struct probe_list *list, uint64_t offset, uint64_t cookie);
 /* Adds one probe at a site, with the site's depth in the cookie. 0 or -ENOMEM. */
 int probe_list__add_site(struct probe_list *list, const struct site *site, uint32_t event, uint32_t flags, uint32_t fn);

@@ -57,13 +57,13 @@ static int clean_part(struct restorer *r, const struct probe_list *whole, size_t
 
 	if (!(*tries)--)
 		return -E2BIG;
-	part.file = 0;
+	part.copy = 0;
 	part.offsets += first;
 	part.cookies += first;
 	part.cnt = cnt;
 	err = guardian__clean(r->guardian, r->skel->progs.probe, &part);
-	if (part.file)
-		close(part.file);
+	if (part.copy)
+		close(part.copy);
 	if (!err || err == -EPIPE || err == -EBUSY || cnt == 1)
 		return err;
 	err = clean_part(r, whole, first, cnt / 2, tries);
@@ -73,13 +73,16 @@ static int clean_part(struct restorer *r, const struct probe_list *whole, size_t
 
 int restorer__remove(struct restorer *r, const struct mapped_file *file, const uint64_t *offsets, size_t cnt)
 {
+	int fd = mapped_file__open(file), err = fd < 0 ? fd : 0, tries = TRIES_MAX;
 	struct probe_list list = {};
-	int err = probe_list__set_file(&list, file), tries = TRIES_MAX;
 
+	probe_list__set_file(&list, file, fd);
 	for (size_t i = 0; i < cnt && !err; i++)
 		err = probe_list__add(&list, offsets[i], 0);
 	err = err ?: clean_part(r, &list, 0, cnt, &tries);
 	probe_list__release(&list);
+	if (fd >= 0)
+		close(fd);
 	return err;
 }
 

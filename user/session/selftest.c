@@ -3,6 +3,7 @@
 
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -135,14 +136,15 @@ static int test_probe(struct stepflame_bpf *skel, struct attacher *attacher, str
 int selftest__run(struct stepflame_bpf *skel, enum attach_backend backend, struct selftest *out)
 {
 	struct attacher attacher = {.backend = backend, .cookies_fd = bpf_map__fd(skel->maps.probe_cookies)};
-	const struct mapped_file self = {.open_path = "/proc/self/exe"};
-	struct probe_list list = {};
+	struct probe_list list = {.fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC)};
 	uint64_t offset = 0;
-	int err = probe_list__set_file(&list, &self);
+	int fd = list.fd, err = fd < 0 ? -errno : 0;
 
 	dl_iterate_phdr(find_target_offset, &offset);
 	process__each_mapping(getpid(), find_own_file, &list);
 	err = err ?: probe_list__add(&list, offset, COOKIE(PROBE_TEST, 0, 0, 0)) ?: test_probe(skel, &attacher, &list, out);
 	probe_list__release(&list);
+	if (fd >= 0)
+		close(fd);
 	return err;
 }

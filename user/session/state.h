@@ -7,6 +7,8 @@
 #ifndef STEPFLAME_USER_SESSION_STATE_H
 #define STEPFLAME_USER_SESSION_STATE_H
 
+#include <time.h>
+
 #include "include/probes.h"
 #include "user/lib/map.h"
 #include "user/lib/names.h"
@@ -27,6 +29,12 @@ struct known_file {
 	struct file_id {
 		uint64_t dev, inode;
 	} id;
+	/* Its content when it was first opened: another one is another file. */
+	bool seen;
+	uint64_t size;
+	struct timespec changed;
+	int fd;                     /* valid if `open` */
+	bool open, pinned;          /* pinned: probe lists use the descriptor */
 	struct file_probes *probes; /* owned; NULL: the session has not searched the file */
 	void *state[SOURCE__COUNT]; /* owned; file__state() */
 };
@@ -139,14 +147,24 @@ uint64_t session__emit_name(struct session *s, const char *text);
 
 /*
  * file_probes.c: the probes of a file that a process maps, found once per session. `elf` NULL: the
- * file is not open yet. NULL: out of memory, or the file is unreadable.
+ * file is not open yet. 0 or -errno, also if the file changes meanwhile.
  */
-struct file_probes *file_probes__of(struct session *s, struct target *t, const struct mapped_file *file,
-				    struct elf *elf);
+int file_probes__of(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
+		    struct file_probes **out);
 /* Returns NULL if the session has not searched the file. */
 struct file_probes *file_probes__find(const struct session *s, const struct mapped_file *file);
 /* A source's state of a file: file_bytes long, valid until the session ends. NULL: no memory. */
 void *file__state(struct session *s, uint64_t dev, uint64_t inode, enum source_id id);
+/*
+ * The descriptor by which the session reads the file and attaches to it, whatever happens to its path:
+ * owned by the session, open until file__close, or to the end with `pin`. -ESTALE: the file is not
+ * the one that the session knows; or an error of mapped_file__open.
+ */
+int file__open(struct session *s, const struct mapped_file *file, bool pin);
+/* elf__new_fd of a copy of that descriptor. */
+int file__elf(struct session *s, const struct mapped_file *file, struct elf **out);
+/* Closes it unless it is pinned. */
+void file__close(struct session *s, const struct mapped_file *file);
 void session__free_files(struct session *s);
 
 /* targets.c */
@@ -196,6 +214,11 @@ void targets__forget_pid(struct session *s, uint32_t pid);
 bool target__proc(const struct session *s, const struct target *t, struct proc *out);
 
 /* target_probes.c */
+/*
+ * Call before a list is attached, and best before others in the same file are: may it be? 0;
+ * -EBADMSG: the target's code at a site is not that of the file; or -errno.
+ */
+int target__compare(const struct target *t, const struct probe_list *list);
 /* Attaches the probes of a file that are not attached yet; elf may be NULL. 0 or -errno. */
 int target__attach(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf);
 /*

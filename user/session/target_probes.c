@@ -14,30 +14,44 @@ static struct attached_file *find_attached(const struct target *t, uint64_t dev,
 	return NULL;
 }
 
-/* `file`: as this process maps it. Another process through which the file was found may be gone. */
-static int attach_set(struct session *s, struct target *t, const struct mapped_file *file, const struct probe_set *set,
-		      struct probe_list *list, uint32_t *attachment)
+/* NULL: the target does not map the file any more. */
+static const struct mapped_file *find_mapped(const struct target *t, uint64_t dev, uint64_t inode)
 {
-	int err;
+	for (size_t i = 0; i < t->process.file_cnt; i++)
+		if (t->process.files[i].dev == dev && t->process.files[i].inode == inode)
+			return &t->process.files[i];
+	return NULL;
+}
 
+/* A fork has the memory of its parent, which was compared. */
+int target__compare(const struct target *t, const struct probe_list *list)
+{
+	const struct mapped_file *file = find_mapped(t, list->dev, list->inode);
+
+	if (!list->cnt || t->forked)
+		return 0;
+	return file ? probe_list__compare(list, file) : -ENOENT;
+}
+
+static int attach_set(struct session *s, struct target *t, const struct probe_set *set, struct probe_list *list,
+		      uint32_t *attachment)
+{
 	if (*attachment || !list->cnt || (set->wanted && !set->wanted(s, t)))
 		return 0;
-	err = probe_list__set_file(list, file);
-	return err
+	return target__compare(t, list)
 		       ?: guardian__attach(s->guardian, set->program ? set->program(s->skel) : s->skel->progs.probe,
 					   t->process.pid, list, attachment);
 }
 
 /* Attaches the sets that are not attached yet. */
-static int attach_sets(struct session *s, struct target *t, const struct mapped_file *mapped,
-		       struct attached_file *file)
+static int attach_sets(struct session *s, struct target *t, struct attached_file *file)
 {
 	struct attached_file before = *file;
 	int err = 0, wait_err;
 
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		for (int set = 0; set < SOURCE_SETS && !err; set++)
-			err = attach_set(s, t, mapped, &sources[id]->sets[set], &file->probes->lists[id][set],
+			err = attach_set(s, t, &sources[id]->sets[set], &file->probes->lists[id][set],
 					 &file->sets[id][set]);
 	wait_err = guardian__await(s->guardian);
 	err = err ?: wait_err;
@@ -48,25 +62,13 @@ static int attach_sets(struct session *s, struct target *t, const struct mapped_
 	return err;
 }
 
-/* NULL: the target does not map the file any more. */
-static const struct mapped_file *find_mapped(const struct target *t, const struct attached_file *file)
-{
-	for (size_t i = 0; i < t->process.file_cnt; i++)
-		if (t->process.files[i].dev == file->dev && t->process.files[i].inode == file->inode)
-			return &t->process.files[i];
-	return NULL;
-}
-
 int target__attach_again(struct session *s, struct target *t)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < t->file_cnt && !err; i++) {
-		const struct mapped_file *mapped = find_mapped(t, &t->files[i]);
-
-		if (mapped)
-			err = attach_sets(s, t, mapped, &t->files[i]);
-	}
+	for (size_t i = 0; i < t->file_cnt && !err; i++)
+		if (find_mapped(t, t->files[i].dev, t->files[i].inode))
+			err = attach_sets(s, t, &t->files[i]);
 	return err;
 }
 
@@ -90,12 +92,12 @@ int target__attach(struct session *s, struct target *t, const struct mapped_file
 	if (!files)
 		return -ENOMEM;
 	t->files = files;
-	probes = file_probes__of(s, t, file, elf);
-	if (!probes)
-		return -ENOMEM;
+	err = file_probes__of(s, t, file, elf, &probes);
+	if (err)
+		return err;
 	files += t->file_cnt;
 	*files = (struct attached_file){.dev = file->dev, .inode = file->inode, .probes = probes};
-	err = attach_sets(s, t, file, files);
+	err = attach_sets(s, t, files);
 	if (err)
 		detach_file(s, files);
 	else

@@ -231,11 +231,15 @@ static int resolve_files(struct session *s, struct target *t)
 		const struct mapped_file *file = &t->process.files[i];
 		enum source_holds holds = highest_holds(s, t, file);
 		int err = holds >= HOLDS_YES ? target__attach(s, t, file, NULL) : 0;
+		const char *fix = NULL, *why = mapped_file__explain(err, &fix);
 
+		if (holds == HOLDS_NO)
+			file__close(s, file);
 		if (err && holds == HOLDS_MUST)
 			first_err = first_err ?: err;
 		else if (err && (!t->emitted || file == t->jax_file))
-			log__warn(NULL, "no probes could be placed in %s: its rows will be missing", file->path);
+			log__warn(fix, "no probes could be placed in %s%s%s: its rows will be missing", file->path,
+				  why ? ", since " : "", why ?: "");
 	}
 	return first_err;
 }

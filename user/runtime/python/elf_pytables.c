@@ -60,9 +60,9 @@ static void find_texts(struct entry_search *search, const char *text)
 	search->text_low = UINT64_MAX;
 	for (size_t i = 0; i < elf->load_cnt; i++) {
 		const struct load *load = &elf->load[i];
-		const uint8_t *start = elf->image + load->offset, *end = start + load->size, *p = start;
+		const uint8_t *start = elf->image.bytes + load->offset, *end = start + load->size, *p = start;
 
-		if (load->writable)
+		if (load->writable || !elf__spend(elf, load->size / 4))
 			continue;
 		while (search->text_cnt < TEXTS_MAX && (p = memmem(p, end - p, text, size))) {
 			uint64_t vaddr = load->vaddr + (p - start);
@@ -84,7 +84,7 @@ static void try_entry(struct entry_search *search, uint64_t vaddr, uint64_t word
 	uint32_t value;
 	bool found = false;
 
-	if (word < search->text_low || word > search->text_high)
+	if (word < search->text_low || word > search->text_high || !elf__spend(search->elf, search->text_cnt))
 		return;
 	for (size_t i = 0; i < search->text_cnt && !found; i++)
 		found = search->text[i] == word;
@@ -118,8 +118,8 @@ static int search_entries(struct entry_search *search, const char *text, uint64_
 		const struct load *load = &elf->load[i];
 		uint64_t skip = -load->vaddr & 7;
 
-		for (; skip + 8 <= load->size; skip += 8) {
-			uint64_t word = read_u64(elf->image + load->offset + skip);
+		for (; skip + 8 <= load->size && elf__spend(elf, 1); skip += 8) {
+			uint64_t word = read_u64(elf->image.bytes + load->offset + skip);
 
 			if (word >= search->text_low && word <= search->text_high &&
 			    !elf__find_reloc(elf, load->vaddr + skip))

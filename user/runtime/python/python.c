@@ -36,7 +36,7 @@ static int file__open_python(const struct mapped_file *file, struct elf **elf)
 	struct elf_symbol symbol;
 	int err;
 
-	err = elf__new(file->open_path, elf);
+	err = mapped_file__elf(file, elf);
 	if (err)
 		return err;
 	for (size_t i = 0; !err && i < sizeof(needed) / sizeof(needed[0]); i++)

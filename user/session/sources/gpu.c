@@ -136,13 +136,13 @@ static void free_gpu(struct session *s)
 
 /* ---- files ---- */
 
-static bool has_gpu_functions(const struct mapped_file *file)
+static bool has_gpu_functions(struct session *s, const struct mapped_file *file)
 {
 	struct probe_list sets[2] = {0};
 	struct elf *elf;
 	bool holds;
 
-	if (elf__new(file->open_path, &elf))
+	if (file__elf(s, file, &elf))
 		return false;
 	holds = !gpu_functions__find(elf, sets) && sets[SET_BEGINS].cnt;
 	elf__free(elf);
@@ -165,7 +165,7 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 		return cuda__is_library(file->path) ? HOLDS_YES : HOLDS_NO;
 	f = file__state(s, file->dev, file->inode, SOURCE_GPU);
 	if (f && !f->searched)
-		*f = (struct gpu_file){true, has_gpu_functions(file)};
+		*f = (struct gpu_file){true, has_gpu_functions(s, file)};
 	return f && f->holds ? HOLDS_YES : HOLDS_NO;
 }
 

@@ -106,7 +106,7 @@ static void cache_sites(const struct nvtx_file *f, const struct elf *elf, const 
 	free(sites);
 }
 
-static void search_nvtx_file(struct nvtx_file *f, const struct mapped_file *file)
+static void search_nvtx_file(struct session *s, struct nvtx_file *f, const struct mapped_file *file)
 {
 	char path[PATH_MAX];
 	const char *dir = cache__dir(path, sizeof(path));
@@ -114,7 +114,7 @@ static void search_nvtx_file(struct nvtx_file *f, const struct mapped_file *file
 	struct elf *elf;
 
 	snprintf(f->name, sizeof(f->name), "%.63s", slash ? slash + 1 : file->path);
-	if (nvtx__is_internal(file->path) || elf__new(file->open_path, &elf))
+	if (nvtx__is_internal(file->path) || file__elf(s, file, &elf))
 		return;
 	if (!load_cached_sites(f, elf, dir) && !nvtx__find(elf, &f->places, &f->missed))
 		cache_sites(f, elf, dir);
@@ -130,7 +130,7 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 		return HOLDS_NO;
 	if (!f->searched) {
 		f->searched = true;
-		search_nvtx_file(f, file);
+		search_nvtx_file(s, f, file);
 		if (s->selftest.attacher.backend == ATTACH_PERF && f->places.cnt > PERF_MAX) {
 			f->missed += f->places.cnt;
 			f->places.cnt = 0;

@@ -61,6 +61,13 @@ static int find_tensor_layout(struct session *s, const struct elf *elf)
 	return 0;
 }
 
+static int drop_op_file(struct op_file *f, int err)
+{
+	torch_ops__free(f->found);
+	f->found = NULL;
+	return err;
+}
+
 /*
  * Finds the operators of a library, once per session. tensors: the library has the tensors, whose
  * layout `shapes` needs. 0 or -errno.
@@ -79,23 +86,21 @@ static int find_op_file(struct session *s, const struct mapped_file *file, bool 
 	if (f->found)
 		return 0;
 	f->first = ops->def_cnt;
-	err = elf__new(file->open_path, &elf);
+	err = file__elf(s, file, &elf);
 	if (err)
 		return err;
 	err = torch_ops__find(elf, cache__dir(cache, sizeof(cache)), &f->found);
 	if (!err && s->options.shapes && tensors)
 		err = find_tensor_layout(s, elf);
+	err = err ?: elf__error(elf);
 	elf__free(elf);
 	if (err)
-		return err;
+		return drop_op_file(f, err);
 	if (ops->def_cnt + f->found->fn_cnt > OP_DEF_MEMORY)
 		err = -E2BIG;
 	err = err ?: define_operators(s, f) ?: op_table__add_names(ops, f->found);
-	if (err) {
-		torch_ops__free(f->found);
-		f->found = NULL;
-		return err;
-	}
+	if (err)
+		return drop_op_file(f, err);
 	ops->def_cnt += f->found->fn_cnt;
 	return 0;
 }
@@ -154,22 +159,25 @@ static int add_node_classes(struct session *s, const struct torch_ops *found, ui
 	return 0;
 }
 
-static struct op_library *add_op_library(struct op_target *t, const struct mapped_file *file)
+/* NULL: the file cannot be opened any more. */
+static struct op_library *add_op_library(struct session *s, struct op_target *t, const struct mapped_file *file)
 {
 	struct op_library *library = &t->libraries[t->library_cnt++];
+	int fd = file__open(s, file, true);
 
 	for (int link = 0; link < LINK__COUNT; link++)
-		probe_list__set_file(&library->lists[link], file);
-	return library;
+		probe_list__set_file(&library->lists[link], file, fd);
+	return fd < 0 ? NULL : library;
 }
 
 /* Finds autograd's sequence numbers, by which the timeline links nodes to operators. */
-static void find_sequence_numbers(const struct target *t, const struct mapped_file *file, struct op_proc *p)
+static void find_sequence_numbers(struct session *s, const struct target *t, const struct mapped_file *file,
+				  struct op_proc *p)
 {
 	struct thread_word word = {0};
 	struct elf *elf = NULL;
 	uint64_t first;
-	int err = elf__new(file->open_path, &elf);
+	int err = file__elf(s, file, &elf);
 
 	err = err ?: elf__vaddr(elf, 0, &first);
 	err = err ?: getter__thread_word(elf, t->process.pid, file->base - first, PEEK, &word);
@@ -199,8 +207,10 @@ static int add_torch_library(struct session *s, const struct mapped_file *file, 
 	if (found->found->sequence_nr)
 		p->node_sequence = found->found->sequence_nr;
 	if (tensors && s->options.timeline)
-		find_sequence_numbers(ops__of(s)->targets[slot].target, file, p);
-	library = add_op_library(&ops__of(s)->targets[slot], file);
+		find_sequence_numbers(s, ops__of(s)->targets[slot].target, file, p);
+	library = add_op_library(s, &ops__of(s)->targets[slot], file);
+	if (!library)
+		return -ESTALE;
 	for (uint32_t i = 0; !err && i < found->found->fn_cnt; i++)
 		err = add_op_function(library, found, i, slot);
 	return err ?: add_node_classes(s, found->found, file->base, slot);
@@ -218,9 +228,9 @@ static int add_memory_probes(struct session *s, const struct mapped_file *file, 
 		{"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", OP_REPORT},
 		{"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", OP_REPORT}, /* 1.13 */
 	};
-	struct op_library *library = add_op_library(&ops__of(s)->targets[slot], file);
-	struct elf *elf;
-	int err = elf__new(file->open_path, &elf);
+	struct op_library *library = add_op_library(s, &ops__of(s)->targets[slot], file);
+	struct elf *elf = NULL;
+	int err = library ? file__elf(s, file, &elf) : -ESTALE;
 
 	for (size_t i = 0; !err && i < sizeof(functions) / sizeof(functions[0]); i++) {
 		struct elf_symbol symbol;

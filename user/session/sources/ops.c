@@ -142,6 +142,9 @@ static int attach_operators(struct session *s, uint32_t slot)
 
 	for (int link = 0; link < LINK__COUNT; link++)
 		for (size_t i = 0; i < t->library_cnt && !err; i++)
+			err = target__compare(t->target, &t->libraries[i].lists[link]);
+	for (int link = 0; link < LINK__COUNT; link++)
+		for (size_t i = 0; i < t->library_cnt && !err; i++)
 			err = guardian__attach(s->guardian, programs[link], t->target->process.pid,
 					       &t->libraries[i].lists[link], &t->libraries[i].links[link]);
 	wait_err = guardian__await(s->guardian);
@@ -202,8 +205,9 @@ static int add_op_target(struct session *s, struct target *t)
 	ops__of(s)->targets[slot].target = t;
 	err = op_probes__add(s, t, slot);
 	if (err) {
-		log__error("report this version of torch", "cannot probe the operators of process %u: %s", command.pid,
-			   strerror(-err));
+		const char *fix = "report this version of torch", *why = mapped_file__explain(err, &fix);
+
+		log__error(fix, "cannot probe the operators of process %u: %s", command.pid, why ?: strerror(-err));
 		release_op_target(s, &ops__of(s)->targets[slot]);
 		return err;
 	}
@@ -287,13 +291,14 @@ static void attach_once(struct session *s, uint32_t slot)
 {
 	struct op_target *t = &ops__of(s)->targets[slot];
 	int err = t->refused ? 0 : attach_operators(s, slot);
+	const char *fix;
 
 	if (!err)
 		return;
 	t->refused = true;
 	if (err != -ESRCH)
 		session__note(s, "cannot probe the operators of process %d: %s", t->target->process.pid,
-			      strerror(-err));
+			      mapped_file__explain(err, &fix) ?: strerror(-err));
 }
 
 static void follow_schedule(struct session *s, uint32_t slot)

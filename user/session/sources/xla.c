@@ -209,7 +209,7 @@ bool xla__plugin_is_ready(const struct process *process, const struct mapped_fil
 	struct elf *elf;
 	bool ready;
 
-	if (elf__new(file->open_path, &elf))
+	if (mapped_file__elf(file, &elf))
 		return true;
 	ready = pjrt__find(process, file, elf, &table) != -ENOENT;
 	elf__free(elf);

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+What the owner of one process can do so that probes go to wrong places, in his own job or in another one's: nothing.
+
+The library has a function of CUDA's name whose first instruction holds four bytes that are instructions themselves. A breakpoint on one of
+those changes what the function returns, and the job sees that.
+"""
+
+import os
+import signal
+import struct
+import subprocess
+import time
+
+import helpers
+import pytest
+
+pytestmark = helpers.needs_bpf
+
+LIBRARY = """
+__asm__(".globl cudaDeviceSynchronize\\n.type cudaDeviceSynchronize, @function\\n"
+        "cudaDeviceSynchronize:\\n.cfi_startproc\\n"
+        "mov $0x90909090, %eax\\nnop\\npush %rbx\\npop %rbx\\nret\\n"
+        ".cfi_endproc\\n.size cudaDeviceSynchronize, . - cudaDeviceSynchronize\\n");
+"""
+
+JOB = """
+import ctypes, sys, time
+function = ctypes.CDLL(sys.argv[1]).cudaDeviceSynchronize
+exec(sys.argv[2])
+print("ready", flush=True)
+while True:
+    assert function() & 0xffffffff == returns, hex(function())
+    time.sleep(0.001)
+"""
+
+# It replaces the nop by an instruction of two bytes, and the push and pop with it.
+PATCH = """
+libc = ctypes.CDLL(None)
+address = ctypes.cast(function, ctypes.c_void_p).value
+assert libc.mprotect(ctypes.c_void_p(address & -4096), ctypes.c_size_t(8192), 7) == 0
+ctypes.memmove(address + 5, b"\\x04\\x01\\x90", 3)  # add $1, %al; nop
+assert libc.mprotect(ctypes.c_void_p(address & -4096), ctypes.c_size_t(8192), 5) == 0
+"""
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = tmp_path / "library.c"
+    source.write_text(LIBRARY)
+    (tmp_path / "genuine").mkdir()
+    return helpers.compiled(tmp_path / "genuine" / "libcudart.so.12", source, "-shared", "-fPIC")
+
+
+def job(bench, library, setup="returns = 0x90909090"):
+    return bench.process(helpers.PYTHON, "-c", JOB, library, setup).until_ready()
+
+
+def record(bench, job, *options):
+    record = bench.record("-p", job.pid, "--gpu", "uprobe", "-d", "500ms", *options)
+    record.wait()
+    assert job.running(), job.what()
+    return record
+
+
+def symbol_at(library, name):
+    """File offsets of the st_values of a symbol, and its value."""
+    said = subprocess.check_output(["readelf", "-W", "-S", "-s", str(library)], text=True)
+    sections = {}
+    for line in said.splitlines():
+        words = line.replace("[ ", "[").split()
+        if len(words) > 5 and words[1] in (".dynsym", ".symtab"):
+            sections[words[1]] = int(words[4], 16)
+    offsets, table = [], None
+    for line in said.splitlines():
+        words = line.split()
+        if line.startswith("Symbol table"):
+            table = words[2].strip("'")
+        elif words and words[-1] == name:
+            offsets.append(sections[table] + int(words[0][:-1]) * 24 + 8)
+            value = int(words[1], 16)
+    return offsets, value
+
+
+def test_poisoned_cache(bench, library, tmp_path):
+    """A copy of a library, whose symbol points into an instruction, is recorded first: the job of the genuine one is safe."""
+    poisoned = tmp_path / "libcudart.so.12"
+    image = bytearray(library.read_bytes())
+    offsets, value = symbol_at(library, "cudaDeviceSynchronize")
+    for offset in offsets:
+        struct.pack_into("<Q", image, offset, value + 1)
+    poisoned.write_bytes(image)
+    own = bench.process(helpers.PYTHON, "-c", "import ctypes, sys, time; ctypes.CDLL(sys.argv[1]); print('ready', flush=True); time.sleep(60)", poisoned)
+    record(bench, own.until_ready())
+    victim = job(bench, library)
+    recording = bench.record("-p", victim.pid, "--gpu", "uprobe", "--steps", "100000").until_armed()
+    found = helpers.breakpoints(victim.pid)
+    time.sleep(0.1)
+    recording.interrupt()
+    recording.wait()
+    assert victim.running(), victim.what()
+    probed = {offset - value for file, offset in found if file == str(library)}
+    assert probed and not probed & {1, 2, 3, 4}, (probed, recording.what())
+
+
+def test_patched_code(bench, library):
+    """The job has patched the function: the kernel would execute what the file says there."""
+    patched = job(bench, library, PATCH + "returns = 0x90909091")
+    refused = record(bench, patched)
+    assert "its code in memory is not that of the file" in refused.stderr, refused.what()
+    assert "detach the debugger" in refused.stderr
+
+
+def test_two_recordings(bench, library):
+    """Another recording's breakpoints are no patches."""
+    both = job(bench, library)
+    first = bench.record("-p", both.pid, "--gpu", "uprobe", "--steps", "100000").until_armed()
+    second = record(bench, both)
+    assert "not that of the file" not in second.stderr, second.what()
+    assert "cudaDeviceSynchronize" in helpers.report_text(second.file, "--gpu")
+    first.interrupt()
+    first.wait()
+
+
+def sparse_elf(path, size):
+    """One executable segment, a note segment and a symbol table, all of zeros, up to `size`."""
+    sections = b"".join(
+        struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, 1 << 20, size - (1 << 20), link, 0, 8, entry) for kind, link, entry in ((0, 0, 0), (11, 2, 24), (3, 0, 0))
+    )
+    segments = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 4096, 4096, 4096)
+    segments += struct.pack("<IIQQQQQQ", 4, 4, 1 << 20, 1 << 20, 0, min(size, 1 << 33) - (1 << 20), 4096, 4)
+    header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 64 + len(segments), 0, 64, 56, 2, 64, 3, 0)
+    path.write_bytes(header + segments + sections)
+    os.truncate(path, size)
+
+
+def used(*command):
+    """Seconds of CPU and bytes of memory that stepflame takes, and what it says."""
+    pid = os.fork()
+    if not pid:
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in range(3):
+            os.dup2(null, fd)
+        os.execv(helpers.STEPFLAME, [helpers.STEPFLAME, *map(str, command)])
+    end = time.monotonic() + helpers.END_SECONDS
+    while True:
+        done, status, usage = os.wait4(pid, os.WNOHANG)
+        if done:
+            return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+        if time.monotonic() > end:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+MAPS = """
+import mmap, sys, time
+file = open(sys.argv[1], "rb")
+map = mmap.mmap(file.fileno(), 4096, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("size", [8 << 30, 1 << 40], ids=["8 GB", "1 TB"])
+def test_sparse_file(bench, library, tmp_path, size):
+    """A file that costs its owner nothing costs stepflame nothing either."""
+    sparse = tmp_path / "libcudart.so.12"
+    sparse_elf(sparse, size)
+    plain = bench.process(helpers.PYTHON, "-c", MAPS, library).until_ready()
+    hostile = bench.process(helpers.PYTHON, "-c", MAPS, sparse).until_ready()
+    seconds, memory = used("doctor", "-p", plain.pid)
+    more_seconds, more_memory = used("doctor", "-p", hostile.pid)
+    assert more_seconds - seconds < 1 and more_memory - memory < 100 << 20, (seconds, more_seconds, memory, more_memory)
