@@ -83,6 +83,7 @@ static inline void told__forget(void)
 	native.ring_bytes = 0;
 	native__forget(&codes);
 	native__forget(&names);
+	name_cnt = 0;
 	native__forget(&stacks);
 	native__forget(&counters);
 	memset(told.room.names.sent, 0, sizeof(told.room.names.sent));
