@@ -59,12 +59,12 @@ static void on_pointer(uint64_t vaddr, uint64_t value, const char *symbol, void 
 	elf__slot_symbol(walk->elf, vaddr);
 }
 
-static void walk_functions(const char *path)
+static void walk_functions(int fd)
 {
 	struct function_table *table;
 	char name[64];
 
-	if (function_table__load(path, 1000, &table))
+	if (function_table__load(fd, 1000, &table))
 		return;
 	for (size_t i = 0; i < function_table__cnt(table) && i < SYMBOLS_MAX; i++) {
 		function_table__find(table, function_table__offset(table, i));
@@ -108,7 +108,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		walk_elf(elf);
 		elf__free(elf);
 	}
-	walk_functions(path);
-	close(fd);
+	walk_functions(fd); /* which closes it */
 	return 0;
 }

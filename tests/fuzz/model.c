@@ -270,7 +270,14 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 			cnt++;
 		}
 	}
-	return size ?: put_random_record(&random, data);
+	while (!size) {
+		bytes = put_random_record(&random, (uint8_t *)fresh);
+		if (bytes <= max_size) {
+			memcpy(data, fresh, bytes);
+			size = bytes;
+		}
+	}
+	return size;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

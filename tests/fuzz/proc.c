@@ -89,6 +89,7 @@ static void read_process(void)
 static void read_files(const char *path)
 {
 	struct kernel_symbols *symbols;
+	char version[32];
 	FILE *file;
 
 	if (!kernel_symbols__new(path, &symbols)) {

@@ -11,7 +11,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "user/recording/descriptors.h"
 
-#define RECORD_MAX 512
+#define RECORD_MAX 8192 /* struct rec_dropped_steps has some 4 KB */
 #define END_MAX    128 /* bytes behind the struct */
 
 struct record_random {

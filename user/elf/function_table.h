@@ -14,8 +14,9 @@
 struct function_table;
 
 /*
- * Takes over the descriptor, on failure too. 0 or -errno: those of elf__new_fd; -ENOEXEC not an ELF of this machine, -E2BIG more than max_cnt functions, or 4 GiB. A
- * file without symbols gives an empty table. Functions of unknown size are left out.
+ * Takes over the descriptor, on failure too. 0 or -errno: those of elf__new_fd; -ENOEXEC not an
+ * ELF of this machine, -E2BIG more than max_cnt functions, or 4 GiB. A file without symbols gives
+ * an empty table. Functions of unknown size are left out.
  */
 int function_table__load(int fd, size_t max_cnt, struct function_table **out);
 void function_table__free(struct function_table *table); /* accepts NULL */

@@ -146,7 +146,7 @@ int probe_list__compare(const struct probe_list *list, const struct mapped_file 
 		.dev = file->dev,
 		.inode = file->inode,
 		.cnt = 1,
-		.range[0] = {file->code.start, file->code.end, file->code.offset},
+		.range[0] = {.start = file->code.start, .end = file->code.end, .offset = file->code.offset},
 	};
 	struct comparison c = {.pid = file->pid, .fd = list->fd, .ranges = &ranges};
 	uint64_t *offsets = malloc(list->cnt * sizeof(*offsets)); /* ascending, for the window */
