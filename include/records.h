@@ -94,10 +94,7 @@ struct rec_hdr {
 };
 
 enum rec_flag {
-	/*
-	 * REC_AGG, REC_SYSCALL, REC_FILE: the last record of a row whose process has ended. A later
-	 * record of this key begins at 0 again: another process has the pid.
-	 */
+	/* The last record of a row whose process has ended; a later one of this key begins at 0 again. */
 	REC_ENDED = 1,
 };
 
@@ -147,8 +144,7 @@ struct rec_proc {
 	struct rec_hdr hdr;
 	__u64 time_ns;
 	__u32 event; /* enum proc_event */
-	__u32 pid;
-	__u32 parent_pid;
+	__u32 pid, parent_pid;
 	__s32 exit_code; /* wait(2) status, for PROC_EXIT */
 	char comm[16];
 };
@@ -185,11 +181,9 @@ struct agg_key {
 };
 
 struct agg_val {
-	__u64 calls;
-	__u64 total_ns;
+	__u64 calls, total_ns;
 	__u64 self_ns; /* total less the time in nested spans */
-	__u64 min_ns;
-	__u64 max_ns;
+	__u64 min_ns, max_ns;
 	__u64 first_ns; /* start of the first call */
 	__u32 hist[AGG_BUCKETS];
 };
@@ -217,8 +211,7 @@ struct op_key {
 enum op_memory { OP_MEMORY_CPU, OP_MEMORY_DEVICE, OP_MEMORY__COUNT };
 
 struct op_val {
-	__u64 calls;
-	__u64 total_ns;
+	__u64 calls, total_ns;
 	__u64 self_ns;                       /* total less nested operators, nodes and labels */
 	__s64 self_bytes[OP_MEMORY__COUNT];  /* allocated less freed, outside nested ones */
 	__s64 total_bytes[OP_MEMORY__COUNT]; /* including nested ones */
@@ -563,8 +556,7 @@ struct rec_file {
  * row from another pipe meanwhile.
  */
 struct pipe_val {
-	__u64 writes;
-	__u64 messages;
+	__u64 writes, messages;
 	__u64 first_ns; /* first message; 0: none */
 	__u64 last_ns;  /* last message or write */
 	__u64 active_ns;
@@ -589,13 +581,12 @@ struct rec_cost {
 	__u64 hits;         /* probe hits in the targets */
 	__u64 busiest_hits; /* of the target that paid most */
 	__u64 hit_ns;       /* cost of one hit on this machine: the trap, measured at start, and the program, sampled */
-	__u64 attach_ns;    /* from attaching the first probe to the last */
-	__u64 detach_ns;
-	__u64 own_cpu_ns;         /* stepflame's CPU time while recording */
-	__u64 own_rss_bytes;      /* its resident set */
-	__u64 busiest_sampler_ns; /* in the sampler's programs, for that target */
-	__u64 busiest_calls;      /* system calls of that target, estimated from one in HITS_PER_SAMPLE */
-	__u64 call_ns;            /* cost of one such call, like hit_ns */
+	__u64 attach_ns, detach_ns; /* from attaching the first probe to the last */
+	__u64 own_cpu_ns;           /* stepflame's CPU time while recording */
+	__u64 own_rss_bytes;        /* its resident set */
+	__u64 busiest_sampler_ns;   /* in the sampler's programs, for that target */
+	__u64 busiest_calls;        /* system calls of that target, estimated from one in HITS_PER_SAMPLE */
+	__u64 call_ns;              /* cost of one such call, like hit_ns */
 };
 
 struct rec_note {

@@ -50,7 +50,7 @@ class Called(helpers.Process):
         self.go = bench.directory / ("go%d" % len(bench.started))
         bench.directory.chmod(0o755)
         for parent in bench.directory.parents:
-            if parent.name.startswith("pytest"):
+            if parent.name.startswith(("pytest", "popen")):  # those of pytest, and of a worker of xdist
                 parent.chmod(0o755)
         command = [*prefix, *as_user([], program, self.go, CALLS, *child, uid=uid)]
         super().__init__(bench.directory, bench._name("called"), command)

@@ -55,6 +55,8 @@ static int emit_rows(struct session *s)
 
 	while (row_walk__next(s, &walk)) {
 		*(rec.hdr.flags & REC_ENDED ? &s->ended_calls : &calls) += rec.val.calls;
+		if (rec.hdr.flags & REC_ENDED)
+			SOURCES_CALL(on_ended_row, s, &rec);
 		session__emit(s, &rec.hdr);
 	}
 	__sync_fetch_and_sub(&s->skel->bss->agg_row_cnt, walk.deleted);

@@ -129,6 +129,8 @@ struct source {
 	void (*note)(struct session *s);
 	/* The source emits its rows. */
 	int (*snapshot)(struct session *s);
+	/* A row of a process that has ended: the snapshot has deleted it. */
+	void (*on_ended_row)(struct session *s, const struct rec_agg *row);
 	/* The source adds its losses that BPF does not count. */
 	void (*count)(const struct session *s, uint64_t counters[CNT__COUNT]);
 	/* The source adds the cost of its work outside the targets. */

@@ -12,9 +12,17 @@
 #include "user/lib/utf8.h"
 #include "user/session/state.h"
 
+#define CANDIDATES 5
+
+struct candidate {
+	uint64_t name, calls, total_ns;
+};
+
 /* Session state. */
 struct step_at {
 	bool seen; /* the span was seen in some process */
+	struct candidate candidates[CANDIDATES]; /* of processes that have ended */
+	size_t candidate_cnt;
 };
 
 #define FIX "give the name of an action or a label, as report --all lists them"
@@ -75,12 +83,6 @@ static bool is_candidate(uint32_t kind)
 	       kind == SPAN_FORWARD || kind == SPAN_VALIDATION || kind == SPAN_JIT;
 }
 
-#define CANDIDATES 5
-
-struct candidate {
-	uint64_t name, calls, total_ns;
-};
-
 static bool candidate_comes_before(const struct candidate *a, const struct candidate *b)
 {
 	return a->calls != b->calls ? a->calls > b->calls : a->total_ns > b->total_ns;
@@ -105,16 +107,28 @@ static size_t add_candidate(struct candidate *all, size_t cnt, const struct cand
 	return cnt;
 }
 
+static void on_ended_row(struct session *s, const struct rec_agg *row)
+{
+	const struct candidate new = {row->key.name, row->val.calls, row->val.total_ns};
+	struct step_at *own = session__state(s, SOURCE_STEP_AT);
+
+	if (is_candidate(row->key.kind))
+		own->candidate_cnt = add_candidate(own->candidates, own->candidate_cnt, &new);
+}
+
 /*
  * Finds the names with the most calls in one row; among equals, those with the most time. Returns
  * how many.
  */
 static size_t find_candidates(const struct session *s, struct candidate *all)
 {
+	const struct step_at *own = session__state(s, SOURCE_STEP_AT);
 	int fd = bpf_map__fd(s->skel->maps.aggs);
 	struct agg_key key, *prev = NULL;
+	size_t cnt = own->candidate_cnt;
 	struct agg_val val;
-	size_t cnt = 0;
+
+	memcpy(all, own->candidates, sizeof(own->candidates));
 
 	for (; !bpf_map_get_next_key(fd, prev, &key); prev = &key) {
 		if (!is_candidate(key.kind) || bpf_map_lookup_elem(fd, &key, &val))
@@ -159,5 +173,6 @@ const struct source source_step_at = {
 	.prepare = prepare,
 	.configure = configure,
 	.observe = observe,
+	.on_ended_row = on_ended_row,
 	.finish = finish,
 };
