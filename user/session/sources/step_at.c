@@ -20,7 +20,7 @@ struct candidate {
 
 /* Session state. */
 struct step_at {
-	bool seen; /* the span was seen in some process */
+	bool seen;                               /* the span was seen in some process */
 	struct candidate candidates[CANDIDATES]; /* of processes that have ended */
 	size_t candidate_cnt;
 };
