@@ -12,7 +12,7 @@
 #include "user/recording/descriptors.h"
 
 #define RECORD_MAX 8192 /* struct rec_dropped_steps has some 4 KB */
-#define END_MAX    128 /* bytes behind the struct */
+#define END_MAX    128  /* bytes behind the struct */
 
 struct record_random {
 	uint64_t state;
