@@ -333,10 +333,18 @@ static ssize_t write_for_people(void *cookie, const char *data, size_t bytes)
 	return done ? (ssize_t)bytes : 0;
 }
 
+static int close_for_people(void *cookie)
+{
+	free(cookie);
+	return 0;
+}
+
 FILE *output__for_people(int fd)
 {
 	struct people_stream *stream = calloc(1, sizeof(*stream));
-	FILE *out = stream ? fopencookie(stream, "w", (cookie_io_functions_t){.write = write_for_people}) : NULL;
+	FILE *out = stream ? fopencookie(stream, "w",
+					 (cookie_io_functions_t){.write = write_for_people, .close = close_for_people})
+			   : NULL;
 
 	if (!out) {
 		free(stream);
