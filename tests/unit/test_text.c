@@ -73,6 +73,7 @@ static void test_for_people(void **state)
 	}
 	assert_int_equal(read(ends[0], found, sizeof(found) - 1), sizeof(expected) - 1);
 	assert_string_equal(found, expected);
+	fclose(out);
 	close(ends[1]);
 	close(ends[0]);
 }
