@@ -8,11 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PAGE          4096
-#define CHUNK         512          /* pages whose state is read at once */
-#define PAGES_MAX     (1UL << 24)  /* of a process: 64 GiB of code */
-#define STATE_THERE   (3ULL << 62) /* Linux Documentation/admin-guide/mm/pagemap.rst: present or swapped */
-#define STATE_OF_FILE (1ULL << 61)
+#include "user/proc/pagemap.h"
+
+#define CHUNK     512         /* pages whose state is read at once */
+#define PAGES_MAX (1UL << 24) /* of a process: 64 GiB of code */
 
 /* The kernel may make a call of its own trampoline out of a breakpoint on a nop of 5 bytes. */
 static const uint8_t nop5[] = {0x0f, 0x1f, 0x44, 0x00, 0x00};
@@ -127,7 +126,7 @@ static int look_at_mapping(const struct mapping *map, void *ctx)
 		ssize_t got = pread(search->pagemap, states, sizeof(states), (off_t)(at / PAGE * sizeof(*states)));
 
 		for (ssize_t i = 0; i < got / (ssize_t)sizeof(*states) && at + i * PAGE < map->end && !err; i++) {
-			if (!(states[i] & STATE_THERE) || states[i] & STATE_OF_FILE)
+			if (!(states[i] & PAGE_EXISTS) || states[i] & PAGE_OF_FILE)
 				continue;
 			if (fd < 0) {
 				mapped_file__locate(&file, search->pid, map);

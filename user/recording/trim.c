@@ -2,11 +2,9 @@
 #include "user/recording/trim.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "include/name_hash.h"
 #include "user/lib/array.h"
@@ -16,7 +14,6 @@
 #include "user/recording/dropped_steps.h"
 
 #define HELD_MAX    (64u << 20)
-
 #define THREADS_MAX 4096 /* whose steps are counted; a rule of a thread takes 4 KB */
 
 struct step_thread {
