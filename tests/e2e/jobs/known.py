@@ -2,7 +2,7 @@
 """
 A plain loop whose parts take known times: the dataset, the model's forward and a hook of the optimizer's step each sleep.
 
-Its truth is, of each step, when it ended and how long its parts took, by time.perf_counter().
+Its truth is, of each step, when it ended, how long its parts took and how long it slept, by time.perf_counter().
 """
 
 import time
@@ -10,6 +10,15 @@ import time
 import common
 import torch
 from torch.utils.data import DataLoader, Dataset
+
+
+slept = []  # of each sleep
+
+
+def sleep(ms):
+    begin = time.perf_counter()
+    time.sleep(ms / 1e3)
+    slept.append(time.perf_counter() - begin)
 
 
 class Rows(Dataset):
@@ -21,7 +30,7 @@ class Rows(Dataset):
         return self.rows
 
     def __getitem__(self, i):
-        time.sleep(self.ms / 1e3)
+        sleep(self.ms)
         return torch.full((8,), float(i)), torch.zeros(1)
 
 
@@ -32,7 +41,7 @@ class Model(torch.nn.Module):
         self.layer = torch.nn.Linear(8, 1)
 
     def forward(self, x):
-        time.sleep(self.ms / 1e3)
+        sleep(self.ms)
         return self.layer(x)
 
 
@@ -42,7 +51,7 @@ class SlowSGD(torch.optim.SGD):
     def __init__(self, parameters, ms):
         super().__init__(parameters, lr=1e-4)
         self.ms = ms
-        self.register_step_post_hook(lambda *_: time.sleep(self.ms / 1e3))
+        self.register_step_post_hook(lambda *_: sleep(self.ms))
 
 
 def main():
@@ -73,6 +82,7 @@ def main():
             optimizer.step()
             parts["step"].append(time.perf_counter() - begin)
             ends.append(time.perf_counter())
+    parts["sleep"] = [sum(of_step) for of_step in zip(slept[::3], slept[1::3], slept[2::3])]
     common.write(args, {"steps": len(ends), "ends": ends, "parts": parts})
 
 
