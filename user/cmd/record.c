@@ -385,6 +385,17 @@ static void clear_progress(void)
 		dprintf(STDERR_FILENO, "\r\033[K");
 }
 
+/* Until the next look at the session: no longer than the recording is to last. */
+static int poll_ms(const struct record_args *args, const struct session_progress *progress)
+{
+	uint64_t left_ns;
+
+	if (!args->duration_ns)
+		return POLL_MS;
+	left_ns = args->duration_ns - progress->elapsed_ns;
+	return left_ns < POLL_MS * 1000000ULL ? (int)(left_ns / 1000000) + 1 : POLL_MS;
+}
+
 /*
  * Runs until the time or the steps are over, the targets have ended, a signal comes, or the sink
  * fails.
@@ -394,8 +405,9 @@ static int run_session(struct session *session, const struct record_args *args, 
 	struct session_progress progress;
 	int err;
 
+	session__progress(session, &progress);
 	do {
-		err = session__poll(session, POLL_MS);
+		err = session__poll(session, poll_ms(args, &progress));
 		session__progress(session, &progress);
 		launch__reap(launch, false);
 		print_progress(&progress);
