@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import helpers
 import pytest
@@ -63,6 +64,28 @@ def test_counts(bench, python):
     busy, around = (next(rows[key] for key in rows if key.endswith(name)) for name in (" busy", " around"))
     assert own["busy"] <= busy[2] / 1e9 <= own["busy"] + PER_CALL + own["delayed"]
     assert busy[2] == busy[3] <= around[3] and around[2] / 1e9 <= PER_CALL + own["delayed"]
+
+
+LOADS_LIBRARY = """
+import ctypes, sys, time
+ctypes.CDLL(sys.argv[1])
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pythons.parametrize(pythons.of_minor(13))
+def test_a_file_searched_before(bench, python):
+    """The interpreter's library, which another process maps that does not run by it, and in which something else is looked for."""
+    job = bench.job(JOB, python=python).until_ready()
+    library = next(path for path in Path("/proc/%d/maps" % job.pid).read_text().split() if "/libpython" in path)
+    other = bench.process(pythons.SYSTEM, "-c", LOADS_LIBRARY, library).until_ready()
+    pids = "%d,%d" % (other.pid, job.pid)  # in this order
+    record = bench.record("-p", pids, "--exact=force", "-F", 0, "-d", 5, "--action", library + ":PyObject_IsTrue").until_armed()
+    job.release()
+    job.truth()
+    assert record.wait() == helpers.OK, record.what()
+    assert sum(row[0] for row in recfile.read_calls(record.file).values()) > 1000
 
 
 @pythons.parametrize({name: python for name, python in pythons.SUPPORTED.items() if pythons.MINOR[python] != 12}, long=(9, 10))

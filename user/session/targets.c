@@ -216,7 +216,7 @@ static enum source_holds highest_holds(struct session *s, struct target *t, cons
 		enum source_holds holds = sources[id]->holds ? sources[id]->holds(s, t, file) : HOLDS_NO;
 
 		if (holds == HOLDS_LATER)
-			return holds; /* the session searches a file only once */
+			return holds; /* a source searches a file only once */
 		most = holds > most ? holds : most;
 	}
 	return most;
