@@ -306,7 +306,8 @@ int targets__open(struct session *s, struct target *t)
 		return err;
 	t->open = true;
 	command.start_ns = session__now_ns();
-	return programs__command(s->skel, &command);
+	err = programs__command(s->skel, &command);
+	return err == -ESRCH ? 0 : err; /* it has just ended, which the session sees at its next look */
 }
 
 void targets__promote(struct session *s, struct target *t)
