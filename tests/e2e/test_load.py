@@ -5,11 +5,9 @@ stepflame stays small. What it prints of itself (pytest -s) is in docs/safety.md
 stepflame is stopped, a disk that is full, and a week of steps; test_bad_input.py a disk that is full from the start.
 """
 
-import ctypes
 import os
 import re
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -201,40 +199,32 @@ def memory_group():
             time.sleep(0.05)
 
 
+# Into the group; the greedy one cannot be killed for memory itself.
+JOINS = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
+GREEDY = ["sh", "-c", "echo -1000 > /proc/self/oom_score_adj && " + JOINS]
+EATS = "held = []\nwhile True: held.append(bytearray(b'x' * 100000))"
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize("moment", ["records", pytest.param("attaches", marks=pytest.mark.long)])
-def test_out_of_memory(bench, memory_group, moment):
+def test_out_of_memory(memory_group, bench, moment):
     """The kernel kills stepflame for memory: the job goes on, its code is as it was, and what was written can be read."""
     job = bench.process(helpers.PYTHON, helpers.JOBS / "busy.py", "loop").until_ready()
-    limit = memory_group / "memory.limit_in_bytes"
-    into = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', memory_group, helpers.STEPFLAME]
-    file = bench.directory / "oom.rec"
-    if moment == "attaches":
-        limit.write_text(str(24 * MB))
-    record = bench.process(*into, "record", "-p", job.pid, "--ops", "-o", file)
+    limit, file = memory_group / "memory.limit_in_bytes", bench.directory / "oom.rec"
+    limit.write_text(str((24 if moment == "attaches" else 400) * MB))
+    record = bench.process("sh", "-c", JOINS, memory_group, helpers.STEPFLAME, "record", "-p", job.pid, "--ops", "-o", file)
     if moment == "records":
-        record.until_armed = lambda: record.until_says("armed", helpers.ARMED_SECONDS, "stderr")
-        record.until_armed()
+        record.until_says("armed", helpers.ARMED_SECONDS, "stderr")
         time.sleep(1)
-        # what it needs next it does not get: a limit below what it has is not taken, so it is killed by a neighbour in its group
-        limit.write_text(str(int((memory_group / "memory.usage_in_bytes").read_text()) + MB))
-        bench.process("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', memory_group, helpers.PYTHON, "-c", GREEDY)
+        eater = bench.process(*GREEDY, memory_group, helpers.PYTHON, "-c", EATS)
     helpers.until(helpers.END_SECONDS, lambda: not record.running(), record.what)
+    if moment == "records":
+        eater.kill()
     assert record.popen.returncode == -signal.SIGKILL, record.what()
     helpers.until(helpers.END_SECONDS, lambda: not helpers.guardians(), helpers.guardians)
     assert not helpers.breakpoints(job.pid)
     assert job.running(), job.what()
     assert moment == "attaches" or stepflame("report", file, "--all").returncode == OK
-
-
-GREEDY = """
-open("/proc/self/oom_score_adj", "w").write("-1000")
-held = []
-while True:
-    held.append(bytearray(b"x" * 100000))
-    if len(held) > 1000:
-        break
-"""
 
 
 CLOCK = r"""
