@@ -64,6 +64,7 @@ class Size:
 
 THREADS = 1000
 TURNED = "aten::sigmoid"
+EXACT_THREADS = 256  # docs/exact.md
 
 
 @pytest.mark.long
@@ -80,17 +81,21 @@ def test_threads(bench, options):
     assert record.wait() == OK, record.what()
     found = helpers.report(record.file, "--all")
     print("armed after %.2f s; %s; lost %s; %d turns, steps took %.2f s" % (armed, size, dict(found["lost"]), truth["turns"], truth["seconds"]))
-    assert truth["sum"] == truth["right_sum"] and truth["parameter"] == truth["right_parameter"] and truth["least"] > 0
+    assert truth["sum"] == truth["right_sum"] and truth["parameter"] == truth["right_parameter"] and min(truth["made"]) > 0
     assert found["window"]["steps"] == truth["steps"]
     assert helpers.actions(found)["Optimizer.step#SGD.step"]["count"] == truth["steps"]
-    # samples of so many threads may be lost, but are counted; calls and operators are not
-    helpers.check_lost_at_most(found, "stack_lost", "samples_lost", *(["call_unseen"] if "-d" in options else []))
+    # samples of so many threads may be lost, but are counted
+    helpers.check_lost_at_most(found, "stack_lost", "samples_lost", *(["call_unseen", "no_storage"] if "-d" in options else []))
     if "--ops" in options:
         rows = {row["name"]: row for row in helpers.report(record.file, "--ops")["ops"]}
         assert rows[TURNED]["count"] == truth["turns"]
     if "-d" in options:
         calls = recfile.read_calls(record.file)
-        assert sum(row[0] for (_, _, _, name), row in calls.items() if name == "turn") == truth["turns"]
+        count = sum(row[0] for (_, _, _, name), row in calls.items() if name == "turn")
+        # there is room for some threads, each of which is counted as a whole; the main thread is one of all
+        assert found["lost"]["no_storage"] == THREADS + 1 - EXACT_THREADS
+        made = sorted(truth["made"])
+        assert sum(made[: EXACT_THREADS - 1]) <= count <= sum(made[-EXACT_THREADS:])
     assert size.most < 400 * MB
 
 
@@ -221,8 +226,7 @@ def test_out_of_memory(memory_group, bench, moment):
     if moment == "records":
         eater.kill()
     assert record.popen.returncode == -signal.SIGKILL, record.what()
-    helpers.until(helpers.END_SECONDS, lambda: not helpers.guardians(), helpers.guardians)
-    assert not helpers.breakpoints(job.pid)
+    helpers.until(helpers.END_SECONDS, lambda: not helpers.breakpoints(job.pid), lambda: helpers.breakpoints(job.pid))
     assert job.running(), job.what()
     assert moment == "attaches" or stepflame("report", file, "--all").returncode == OK
 

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PIDS (4U << 20) /* the most that pid_max can be */
+#define PIDS          (4U << 20) /* the most that pid_max can be */
 #define PIDS_PER_BYTE 4
-#define ROLE_BITS 2
-#define ROLE_MASK 3
+#define ROLE_BITS     2
+#define ROLE_MASK     3
 
 int children__init(struct children *children)
 {

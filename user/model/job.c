@@ -136,8 +136,7 @@ static int job__add_target(struct job *job, const struct rec_hdr *record)
 		job->malformed++;
 		return 0;
 	}
-	if (new->role != ROLE_MAIN && !job__target(job, new->pid) &&
-	    children__set(&job->children, new->pid, new->role))
+	if (new->role != ROLE_MAIN && !job__target(job, new->pid) && children__set(&job->children, new->pid, new->role))
 		return 0;
 	children__unset(&job->children, new->pid);
 	if (intern__add(&job->target_pids, TARGET_KEY(new->pid), &number) ||

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
 Steps of an optimizer beside --others threads, which mostly sleep: each calls turn() again and again, that is one operator of torch, some Python, and a
-rest. Its truth: steps, turns, the sum that the threads made, and what it has to be.
+rest. Its truth: steps, turns, those of each thread, the sum that the threads made, and what it has to be.
 """
 
 import sys
@@ -59,7 +59,7 @@ def main():
     over.set()
     for thread in threads:
         thread.join()
-    truth = {"steps": args.batches, "turns": sum(made), "least": min(made), "sum": sum(sums), "seconds": seconds}
+    truth = {"steps": args.batches, "turns": sum(made), "made": made, "sum": sum(sums), "seconds": seconds}
     truth.update(right_sum=sum(made) * sum(range(20)), parameter=parameter.item(), right_parameter=-0.5 * args.batches)
     common.write(args, truth)
 
