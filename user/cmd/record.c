@@ -529,7 +529,7 @@ int cmd_record(int argc, char **argv)
 	if (err)
 		return log__exit_code(err);
 	sink.job = job__new();
-	err = sink.job ? record(&args, &sink, &launch) : -ENOMEM;
+	err = (sink.job ? job__only_count_children(sink.job) : -ENOMEM) ?: record(&args, &sink, &launch);
 	launch_user__release(&args.runs_as);
 	recording_writer__free(sink.writer);
 	free(sink.buffered);

@@ -152,7 +152,7 @@ static void print_dropped(const struct job *job, FILE *out)
 
 static void print_targets(const struct job *job, FILE *out)
 {
-	size_t cnt, children = 0, workers = 0;
+	size_t cnt, children = job__target_cnt(job, ROLE_CHILD), workers = job__target_cnt(job, ROLE_WORKER);
 	const struct rec_target *targets = job__targets(job, &cnt);
 
 	for (size_t i = 0; i < cnt; i++) {
@@ -160,11 +160,8 @@ static void print_targets(const struct job *job, FILE *out)
 		const char *host = job__target_host(job, i);
 		char rank[32] = "";
 
-		if (t->role != ROLE_MAIN) {
-			children += t->role == ROLE_CHILD;
-			workers += t->role == ROLE_WORKER;
+		if (t->role != ROLE_MAIN)
 			continue;
-		}
 		if (t->rank >= 0)
 			snprintf(rank, sizeof(rank), ", rank %d", t->rank);
 		text__paragraph(out, "target: pid %u%s%s%s%s%s%s%s%s%s", REC_PID(t->pid), host ? " on " : "",
