@@ -255,3 +255,31 @@ def test_clock_is_set(bench):
     steps = helpers.report(file, "--steps")["steps"]
     assert len(steps) == truth["steps"] - 1 and sum(step["duration_s"] for step in steps) < seconds
     assert found["lost"] == {}
+
+
+RANKS = 64
+
+
+@pytest.mark.long
+def test_ranks(bench):
+    """One recording of so many processes of torch: each has its own number of steps."""
+    jobs = [bench.job("short_steps.py", "--batches", 1000 + 10 * rank, "--work", 5, cold=False) for rank in range(RANKS)]
+    for job in jobs:
+        job.until_ready()
+    start = time.monotonic()
+    record = bench.record("-p", ",".join(str(job.pid) for job in jobs))
+    record.until_says("armed", 2 * helpers.ARMED_SECONDS, "stderr")
+    armed = time.monotonic() - start
+    size = Size(record)
+    for job in jobs:
+        job.release()
+    for job in jobs:
+        size.until(job)
+    truths = {job.pid: job.truth()["steps"] for job in jobs}
+    assert record.wait() == OK, record.what()
+    found = helpers.report(record.file, "--all", "--per-rank")
+    print("armed after %.1f s; %s; lost %s" % (armed, size, dict(found["lost"])))
+    counts = {p["pid"]: helpers.actions(p)["Optimizer.step#SGD.step"]["count"] for p in found["processes"]}
+    assert counts == truths
+    helpers.check_lost_at_most(found, "ring_full", "stack_lost", "samples_lost")  # 64 jobs on a few CPUs leave it little time
+    assert size.most < 1000 * MB
