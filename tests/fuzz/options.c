@@ -5,6 +5,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "user/cmd/cmd.h"
+#include "user/cmd/targets.h"
 #include "user/session/session.h"
 
 #define WORDS_MAX 32
@@ -13,6 +14,7 @@ const char *__asan_default_options(void);
 int __wrap_session__new(const struct session_options *options, session_sink sink, void *ctx, struct session **out);
 error_t __real_argp_parse(const struct argp *argp, int argc, char **argv, unsigned int flags, int *next, void *input);
 error_t __wrap_argp_parse(const struct argp *argp, int argc, char **argv, unsigned int flags, int *next, void *input);
+void __wrap_targets__choose_or_die(struct targets *targets, const char *verb, const char *doing);
 void __wrap_argp_error(const struct argp_state *state, const char *fmt, ...);
 
 static jmp_buf refused;
@@ -32,6 +34,11 @@ void __wrap_argp_error(const struct argp_state *state, const char *fmt, ...)
 int __wrap_session__new(const struct session_options *options, session_sink sink, void *ctx, struct session **out)
 {
 	return -EPERM;
+}
+
+/* Nothing is looked for on this host. */
+void __wrap_targets__choose_or_die(struct targets *targets, const char *verb, const char *doing)
+{
 }
 
 /* An error ends no program, and there is no --help. */
