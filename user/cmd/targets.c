@@ -10,7 +10,8 @@
 #include "user/lib/log.h"
 #include "user/report/text.h"
 
-#define LISTED_PIDS 8
+#define LISTED_PIDS   8
+#define SHOWN_COMMAND 80
 
 error_t targets__option(struct argp_state *state, struct targets *targets, int key, char *arg)
 {
@@ -73,10 +74,12 @@ static const struct training *find_training(const struct trainings *t, pid_t pid
 /* "PIDs 12, 34 (python train.py)" */
 static void describe(const struct trainings *t, const struct pids *pids, char *text, size_t size)
 {
+	const char *command = find_training(t, pids->pid[pids->cnt - 1])->process.command;
 	char numbers[128];
 
 	write_pids(pids, numbers, sizeof(numbers));
-	snprintf(text, size, "%s (%.80s)", numbers, find_training(t, pids->pid[pids->cnt - 1])->process.command);
+	snprintf(text, size, "%s (%.*s%s)", numbers, SHOWN_COMMAND, command,
+		 strlen(command) > SHOWN_COMMAND ? "..." : "");
 }
 
 static int refuse_none(const struct trainings *t, const char *job, const char *verb)
