@@ -256,7 +256,7 @@ fuzzers: $(FUZZ)
 
 $(BUILD)/tests/fuzz/memory: LDFLAGS += -Wl,--wrap=process__read_memory,--wrap=nanosleep
 $(BUILD)/tests/fuzz/proc: LDFLAGS += -Wl,--wrap=open64
-$(BUILD)/tests/fuzz/options: LDFLAGS += -Wl,--wrap=argp_parse,--wrap=argp_error,--wrap=session__new,--wrap=targets__choose_or_die
+$(BUILD)/tests/fuzz/options: LDFLAGS += -Wl,--wrap=argp_parse,--wrap=argp_error,--wrap=session__new,--wrap=targets__choose_or_die,--wrap=exit
 
 $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(LIB)
 	@echo '  LD    $@'

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "user/cmd/cmd.h"
+#include "user/cmd/parse.h"
 #include "user/cmd/targets.h"
 #include "user/lib/log.h"
 #include "user/runtime/python/python.h"
@@ -230,7 +231,7 @@ int cmd_dump(int argc, char **argv)
 	struct dump dump = {0};
 	int err = 0, print_err;
 
-	argp_parse(&cmd_dump_argp, argc, argv, 0, NULL, &args);
+	parse__or_die(&cmd_dump_argp, argc, argv, 0, &args);
 	targets__choose_or_die(&args.targets, "dump", "reading");
 	for (size_t i = 0; i < args.targets.pids.cnt; i++) {
 		if (dump__find(&dump, args.targets.pids.pid[i]) < 0)

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "user/cmd/input.h"
+#include "user/cmd/parse.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/recording/merge.h"
@@ -174,7 +175,7 @@ int cmd_merge(int argc, char **argv)
 	struct merge *merge;
 	int err = -ENOMEM;
 
-	argp_parse(&cmd_merge_argp, argc, argv, 0, NULL, &arguments);
+	parse__or_die(&cmd_merge_argp, argc, argv, 0, &arguments);
 	merge = merge__new(arguments.file_cnt, write_record, &writing);
 	if (merge)
 		err = read_all(&arguments, merge, look_at_record);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "user/cmd/cmd.h"
+#include "user/cmd/parse.h"
 #include "user/cmd/trainings.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
@@ -177,7 +178,7 @@ int cmd_ps(int argc, char **argv)
 	struct trainings trainings;
 	int err;
 
-	argp_parse(&cmd_ps_argp, argc, argv, 0, NULL, &args);
+	parse__or_die(&cmd_ps_argp, argc, argv, 0, &args);
 	err = trainings__find(&trainings);
 	if (err)
 		return log__exit_code(err);

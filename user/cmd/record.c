@@ -12,6 +12,7 @@
 
 #include "include/ops.h"
 #include "user/cmd/cmd.h"
+#include "user/cmd/parse.h"
 #include "user/cmd/session_args.h"
 #include "user/cmd/targets.h"
 #include "user/lib/log.h"
@@ -522,7 +523,7 @@ int cmd_record(int argc, char **argv)
 	int err;
 
 	args.session.actions = args.actions;
-	argp_parse(&cmd_record_argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+	parse__or_die(&cmd_record_argp, argc, argv, ARGP_IN_ORDER, &args);
 	if (!args.command)
 		targets__choose_or_die(&args.targets, "record", "recording");
 	sigaction(SIGINT, &action, NULL);

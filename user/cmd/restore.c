@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "user/cmd/cmd.h"
+#include "user/cmd/parse.h"
 #include "user/cmd/pids.h"
 #include "user/lib/log.h"
 #include "user/lib/utf8.h"
@@ -365,7 +366,7 @@ int cmd_restore(int argc, char **argv)
 	size_t foreign;
 	int err;
 
-	argp_parse(&cmd_restore_argp, argc, argv, 0, NULL, &args);
+	parse__or_die(&cmd_restore_argp, argc, argv, 0, &args);
 	err = search_processes(&r);
 	if (!err) {
 		foreign = word_journal__each_left(restore_word, &r);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "user/cmd/cmd.h"
+#include "user/cmd/parse.h"
 #include "user/cmd/session_args.h"
 #include "user/cmd/targets.h"
 #include "user/lib/log.h"
@@ -312,7 +313,7 @@ int cmd_top(int argc, char **argv)
 	int err;
 
 	args.session.actions = args.actions;
-	argp_parse(&cmd_top_argp, argc, argv, 0, NULL, &args);
+	parse__or_die(&cmd_top_argp, argc, argv, 0, &args);
 	targets__choose_or_die(&args.targets, "top", "watching");
 	if (!args.batch && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))) {
 		args.batch = true;
