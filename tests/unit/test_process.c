@@ -585,8 +585,8 @@ int main(void)
 		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_deleted),
 		cmocka_unit_test(test_replaced),      cmocka_unit_test(test_mount_namespace),
 		cmocka_unit_test(test_environ),       cmocka_unit_test(test_cgroup),
-		cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_children),      cmocka_unit_test(test_usage),
+		cmocka_unit_test(test_memory),        cmocka_unit_test(test_children),
+		cmocka_unit_test(test_usage),
 	};
 
 	return cmocka_run_group_tests(tests, setup_sleeper, teardown_sleeper);

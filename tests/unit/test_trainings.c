@@ -83,7 +83,7 @@ static void test_nothing(void **state)
 static void test_workers_are_no_targets(void **state)
 {
 	add(10, 1, "python train.py", "");
-	add(11, 10, "python train.py", "");                                          /* forked */
+	add(11, 10, "python train.py", "");                                           /* forked */
 	add(12, 10, "python -c from multiprocessing.spawn import spawn_main(7)", ""); /* spawned */
 	trainings__relate(&table);
 	assert_int_equal(trainings__job_cnt(&table), 1);

@@ -52,7 +52,8 @@ const struct argp cmd_dump_argp = {
 	.options = options,
 	.parser = parse_dump,
 	.args_doc = "[-p PID | --job NAME | --all]",
-	.doc = "Say what every thread of a running job does right now, also those of its children: its Python stack, and "
+	.doc = "Say what every thread of a running job does right now, also those of its children: its Python stack, "
+	       "and "
 	       "what it waits for. Without a target it is the only training job of this host, or an error where "
 	       "several run.\v"
 	       "dump does not stop the job: it reads the threads one after the other, and marks a stack that changes "

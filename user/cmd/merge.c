@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "user/cmd/input.h"
 #include "user/cmd/parse.h"
@@ -52,6 +53,9 @@ static error_t parse_merge_or_die(int key, char *arg, struct argp_state *state)
 			argp_error(state, "name two recordings or more");
 		if (!arguments->output)
 			argp_error(state, "name the recording to write: -o OUT");
+		if (output__is_stdout(arguments->output) && isatty(STDOUT_FILENO))
+			argp_error(state,
+				   "a recording is not for a terminal: name a file with -o, or write into a pipe");
 		for (size_t i = 0; i < arguments->file_cnt; i++)
 			if (input__is_stdin(arguments->files[i]))
 				argp_error(state, "each recording is read twice, which standard input ('-') cannot be");

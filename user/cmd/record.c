@@ -13,6 +13,7 @@
 #include "include/ops.h"
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
+#include "user/cmd/progress.h"
 #include "user/cmd/session_args.h"
 #include "user/cmd/targets.h"
 #include "user/lib/log.h"
@@ -266,6 +267,9 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 					  "file with -o");
 		if (args->command && output__is_stdout(args->output))
 			argp_error(state, "the command writes to standard output, too: name a file with -o");
+		if (output__is_stdout(args->output) && isatty(STDOUT_FILENO))
+			argp_error(state, "a recording is not for a terminal: name a file with -o, or write into a "
+					  "pipe");
 		return 0;
 	default:
 		return targets__option(state, &args->targets, key, arg);
@@ -371,28 +375,13 @@ static int sink_open(struct sink *sink, const char *path, uint64_t max_bytes)
 	return 0;
 }
 
-static void print_progress(const struct session_progress *p)
-{
-	static const char *const spaces = "        ";
-
-	if (isatty(STDERR_FILENO))
-		dprintf(STDERR_FILENO, "\r  %.1f s   %llu steps   %llu calls   %llu lost%s", p->elapsed_ns / 1e9,
-			(unsigned long long)p->steps, (unsigned long long)p->calls, (unsigned long long)p->lost,
-			spaces);
-}
-
-static void clear_progress(void)
-{
-	if (isatty(STDERR_FILENO))
-		dprintf(STDERR_FILENO, "\r\033[K");
-}
-
 /*
  * Runs until the time or the steps are over, the targets have ended, a signal comes, or the sink
  * fails.
  */
 static int run_session(struct session *session, const struct record_args *args, struct launch *launch)
 {
+	struct progress shown = {.duration_ns = args->duration_ns};
 	struct session_progress progress;
 	int err;
 
@@ -400,10 +389,10 @@ static int run_session(struct session *session, const struct record_args *args, 
 		err = session__poll(session, POLL_MS);
 		session__progress(session, &progress);
 		launch__reap(launch, false);
-		print_progress(&progress);
+		progress__show(&shown, &progress);
 	} while (!err && !interrupts && progress.alive && !progress.done && !launch->ended &&
 		 (!args->duration_ns || progress.elapsed_ns < args->duration_ns));
-	clear_progress();
+	progress__clear(&shown);
 	return err;
 }
 

@@ -130,7 +130,8 @@ const struct argp cmd_top_argp = {
 	.options = options,
 	.parser = parse_top,
 	.args_doc = "[-p PID | --job NAME | --all]",
-	.doc = "Watch a running training job: its actions, functions, waits, threads and steps, as they are now. Without "
+	.doc = "Watch a running training job: its actions, functions, waits, threads and steps, as they are now. "
+	       "Without "
 	       "a target it is the only training job of this host, or an error where several run.\v"
 	       "q or Ctrl-C ends it, h explains the keys. stepflame never stops or signals the job. If stdout is not a "
 	       "terminal, top prints one picture as text after one interval; --batch prints one each interval.",

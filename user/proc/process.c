@@ -124,6 +124,12 @@ const char *process__explain(int err, pid_t pid, char *why, size_t size)
 				 "process %d is another user's, and file capabilities serve for your own only", pid);
 			return "run stepflame as root (sudo)";
 		}
+		if (capabilities__held() & CAPABILITY(CAP_SYS_PTRACE) && capabilities__in_user_namespace()) {
+			snprintf(why, size,
+				 "may not examine process %d: CAP_SYS_PTRACE in this user namespace is not for it",
+				 pid);
+			return "run stepflame outside of the user namespace: on the host, or where the process runs";
+		}
 		if (capabilities__held() & CAPABILITY(CAP_SYS_PTRACE)) {
 			snprintf(why, size, "may not examine process %d: permission denied", pid);
 			return "run stepflame where the process was started, not in a container or user namespace "
