@@ -5,7 +5,9 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
+from pathlib import Path
 
 import helpers
 import pytest
@@ -77,7 +79,7 @@ def test_arguments_are_not_taken_for_options(args, tmp_path):
 
 @pytest.mark.parametrize(
     "args, report",
-    [(["report"], "simple"), (["report", "--io"], "io"), (["diff", "stepflame.rec", "stepflame.rec"], "diff"), (["ps"], "ps"), (["doctor"], "doctor")],
+    [(["report"], "simple"), (["report", "--io"], "io"), (["diff", "stepflame.rec", "stepflame.rec"], "diff"), (["ps"], "ps"), (["doctor"], "doctor"), (["restore", "-n"], "restore")],
     ids=str,
 )
 def test_json(args, report, tmp_path):
@@ -87,6 +89,23 @@ def test_json(args, report, tmp_path):
     for option in ("-j", "--json"):
         result = helpers.stepflame(*args, option, cwd=tmp_path)
         assert json.loads(result.stdout)["report"] == report, result
+
+
+@pytest.mark.skipif(not shutil.which("man"), reason="there is no man")
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_manual(command, tmp_path):
+    """The page has each option of --help, and roff has nothing to complain of."""
+    manual = Path(helpers.STEPFLAME).parent / "tools/manual"
+    if not manual.exists():
+        pytest.skip("%s is not built" % manual)
+    page = tmp_path / "page.1"
+    page.write_bytes(subprocess.run([manual, "man", *command.split()], capture_output=True, check=True).stdout)
+    shown = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, env={**os.environ, "MANWIDTH": "200", "LC_ALL": "C.UTF-8", "MANPAGER": "cat"})
+    assert shown.returncode == 0 and shown.stderr == "", shown
+    text = re.sub(r".\x08|\x1b\[[\d;]*m", "", shown.stdout)
+    assert ("STEPFLAME-" + command.upper() if command else "STEPFLAME") in text
+    for option in re.findall(r"^ *(?:-\w, )?--([\w-]+)", helpers.stepflame("help", *command.split()).stdout, re.M):
+        assert option in ("help", "usage", "version") or "--" + option in text, (option, text)
 
 
 def on_terminal(*command, cwd, streams=("stdout", "stderr")):
