@@ -71,7 +71,7 @@ def poser(bench, hostile_dir):
         "import ctypes, sys, time; ctypes.CDLL(sys.argv[1]); ctypes.CDLL(None).prctl(15, b'%s', 0, 0, 0); print('ready', flush=True); time.sleep(60)"
         % (r"a\x1b[31m\xc2\x9b\x9b\nb")
     )
-    env = {**os.environb, b"RANK": RANK}
+    env = {**os.environb, b"RANK": RANK, b"TORCHELASTIC_RUN_ID": RANK}
     return bench.process(helpers.PYTHON, "-c", script, library, "\x1b[2J\u009b\u202e", env=env).until_ready()
 
 
@@ -79,6 +79,7 @@ def test_process(poser):
     """What a process says of itself, in the commands that look at one."""
     said = check_text(run("ps"), "ps")
     assert r"\x1b[7m7\x9b" in said and r"2.\x1b[31m\x9b" in said
+    check_json(run("ps", "--json"), "ps --json")
     said = check_text(run("doctor", "-p", poser.pid, codes=(0, 4, 5)), "doctor")
     assert r"a\x1b[31m\x9b" in said and r"2.\x1b[31m" in said
     checks = check_json(run("doctor", "--json", "-p", poser.pid, codes=(0, 4, 5)), "doctor --json")["checks"]

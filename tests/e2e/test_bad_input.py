@@ -21,7 +21,6 @@ from helpers import ERROR, PERMISSION, TARGET, UNSUPPORTED, USAGE, check_message
         ["--no-such-option"],
         ["no-such-command"],
         [],
-        ["record"],
         ["record", "--no-such-option"],
         ["record", "-p"],
         ["record", "-p", "abc"],

@@ -12,8 +12,10 @@
 
 #include "include/ops.h"
 #include "user/cmd/cmd.h"
-#include "user/cmd/pids.h"
+#include "user/cmd/parse.h"
+#include "user/cmd/progress.h"
 #include "user/cmd/session_args.h"
+#include "user/cmd/targets.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/recording/recording.h"
@@ -49,19 +51,19 @@ enum {
 };
 
 struct record_args {
-	struct pids targets;
+	struct targets targets;
 	const char *actions[ACTIONS_MAX];
 	const char *output;
 	uint64_t duration_ns; /* 0: until the end */
 	uint64_t max_bytes;   /* of disk; 0: any */
 	struct session_options session;
-	char **command; /* NULL with -p */
+	char **command; /* NULL with targets */
 	const char *user;
 	struct launch_user runs_as;
 };
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID[,PID...]", 0, "record these running processes; may be given several times", 0},
+	TARGET_OPTIONS,
 	{"duration", 'd', "TIME", 0, "stop after TIME: 10s (or 10), 500ms, 2m, 1h; default: when the targets end", 0},
 	{"steps", OPT_STEPS, "N", 0, "record N whole training steps, then stop", 0},
 	{"step-at", OPT_STEP_AT, "NAME", 0,
@@ -150,8 +152,11 @@ static void parse_schedule(struct argp_state *state, struct record_args *args, c
  */
 static void settle_or_die(struct argp_state *state, struct record_args *args)
 {
-	if (!args->command == !args->targets.cnt)
-		argp_error(state, "give either -p PID or -- CMD");
+	targets__check(state, &args->targets);
+	if (args->command && targets__given(&args->targets))
+		argp_error(state, "give either running processes, with -p PID, --job or --all, or -- CMD");
+	if (!args->command && state->quoted)
+		argp_error(state, "give a command behind --");
 	if (args->user && !args->command)
 		argp_error(state, "--user is for -- CMD");
 	if (args->session.steps && args->session.schedule[OP_ACTIVE])
@@ -180,9 +185,6 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 	char *end;
 
 	switch (key) {
-	case 'p':
-		pids__parse(state, &args->targets, arg);
-		return 0;
 	case 'd':
 		args->duration_ns = session_args__time(state, arg);
 		return 0;
@@ -265,17 +267,21 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 					  "file with -o");
 		if (args->command && output__is_stdout(args->output))
 			argp_error(state, "the command writes to standard output, too: name a file with -o");
+		if (output__is_stdout(args->output) && isatty(STDOUT_FILENO))
+			argp_error(state, "a recording is not for a terminal: name a file with -o, or write into a "
+					  "pipe");
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return targets__option(state, &args->targets, key, arg);
 	}
 }
 
 const struct argp cmd_record_argp = {
 	.options = options,
 	.parser = parse_record,
-	.args_doc = "-p PID\n-- CMD [ARG...]",
-	.doc = "Record what a running training job does, and print its simple report.\v"
+	.args_doc = "[-p PID | --job NAME | --all]\n-- CMD [ARG...]",
+	.doc = "Record what a running training job does, and print its simple report. Without a target it is the only "
+	       "training job of this host, or an error where several run.\v"
 	       "The first Ctrl-C ends the recording and writes it; a second one skips the last snapshot. stepflame "
 	       "never signals the job, and stops it only with --inject, for a moment. A command started after -- "
 	       "runs on until it ends by itself, and stepflame returns its exit status; behind sudo it runs as the "
@@ -369,28 +375,13 @@ static int sink_open(struct sink *sink, const char *path, uint64_t max_bytes)
 	return 0;
 }
 
-static void print_progress(const struct session_progress *p)
-{
-	static const char *const spaces = "        ";
-
-	if (isatty(STDERR_FILENO))
-		dprintf(STDERR_FILENO, "\r  %.1f s   %llu steps   %llu calls   %llu lost%s", p->elapsed_ns / 1e9,
-			(unsigned long long)p->steps, (unsigned long long)p->calls, (unsigned long long)p->lost,
-			spaces);
-}
-
-static void clear_progress(void)
-{
-	if (isatty(STDERR_FILENO))
-		dprintf(STDERR_FILENO, "\r\033[K");
-}
-
 /*
  * Runs until the time or the steps are over, the targets have ended, a signal comes, or the sink
  * fails.
  */
 static int run_session(struct session *session, const struct record_args *args, struct launch *launch)
 {
+	struct progress shown = {.duration_ns = args->duration_ns};
 	struct session_progress progress;
 	int err;
 
@@ -398,10 +389,10 @@ static int run_session(struct session *session, const struct record_args *args, 
 		err = session__poll(session, POLL_MS);
 		session__progress(session, &progress);
 		launch__reap(launch, false);
-		print_progress(&progress);
+		progress__show(&shown, &progress);
 	} while (!err && !interrupts && progress.alive && !progress.done && !launch->ended &&
 		 (!args->duration_ns || progress.elapsed_ns < args->duration_ns));
-	clear_progress();
+	progress__clear(&shown);
 	return err;
 }
 
@@ -425,8 +416,8 @@ static int start_targets(struct session *session, const struct record_args *args
 {
 	int err = 0;
 
-	for (size_t i = 0; i < args->targets.cnt && !err; i++)
-		err = session__attach(session, args->targets.pid[i]);
+	for (size_t i = 0; i < args->targets.pids.cnt && !err; i++)
+		err = session__attach(session, args->targets.pids.pid[i]);
 	if (!err && args->command) {
 		prepare_injection(args);
 		err = launch__fork(launch, args->command, &args->runs_as) ?: session__follow(session, launch->pid);
@@ -521,7 +512,9 @@ int cmd_record(int argc, char **argv)
 	int err;
 
 	args.session.actions = args.actions;
-	argp_parse(&cmd_record_argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+	parse__or_die(&cmd_record_argp, argc, argv, ARGP_IN_ORDER, &args);
+	if (!args.command)
+		targets__choose_or_die(&args.targets, "record", "recording");
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);

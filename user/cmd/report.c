@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "user/cmd/input.h"
+#include "user/cmd/parse.h"
 #include "user/lib/log.h"
 #include "user/report/report.h"
 #include "user/report/text.h"
@@ -28,7 +29,6 @@ enum {
 	OPT_LIMIT,
 	OPT_ACTION,
 	OPT_PER_RANK,
-	OPT_JSON,
 	OPT_CSV,
 	OPT_BY_ACTION,
 	OPT_BY_OP,
@@ -99,7 +99,7 @@ static const struct argp_option options[] = {
 	{.doc = "With --gpu (also --by-action and --overloads, which split its rows):"},
 	{"by-op", OPT_BY_OP, NULL, 0, "a row for each operator that asked for the work, if operators were recorded", 0},
 	{.doc = "How it is printed:"},
-	{"json", OPT_JSON, NULL, 0, "one JSON object", 0},
+	{"json", 'j', NULL, 0, "one JSON object", 0},
 	{"csv", OPT_CSV, NULL, 0,
 	 "CSV, the rows of one table with the keys of the JSON: actions; with --advanced the functions of each action, "
 	 "with --ops operators, with --steps all steps, with --io system calls of each process, with --gpu kernels",
@@ -221,7 +221,7 @@ static error_t parse_report_or_die(int key, char *arg, struct argp_state *state)
 	case OPT_PER_RANK:
 		arguments->options.per_rank = true;
 		break;
-	case OPT_JSON:
+	case 'j':
 		arguments->options.json = true;
 		break;
 	case OPT_CSV:
@@ -283,7 +283,7 @@ int cmd_report(int argc, char **argv)
 	struct job *job = NULL;
 	int err;
 
-	argp_parse(&cmd_report_argp, argc, argv, 0, NULL, &arguments);
+	parse__or_die(&cmd_report_argp, argc, argv, 0, &arguments);
 	if (!arguments.file)
 		arguments.file = INPUT_DEFAULT;
 	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
