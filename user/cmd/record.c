@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * stepflame record: attaches, writes records to the file and the live model until the end, prints
- * the simple report.
+ * the summary.
  */
 #include <errno.h>
 #include <limits.h>
@@ -13,6 +13,7 @@
 #include "include/ops.h"
 #include "user/cmd/cmd.h"
 #include "user/cmd/pids.h"
+#include "user/cmd/print.h"
 #include "user/cmd/session_args.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
@@ -26,6 +27,8 @@
 #define SCHEDULE_MAX   1000000000
 
 #define NAMES_REPORTED (1u << 18) /* a program may make up any number */
+
+#define SUMMARY_MAX (64u << 20) /* bytes: the summary of a larger file would keep the user waiting, and take memory */
 
 enum {
 	OPT_STEPS = 0x100,
@@ -275,7 +278,7 @@ const struct argp cmd_record_argp = {
 	.options = options,
 	.parser = parse_record,
 	.args_doc = "-p PID\n-- CMD [ARG...]",
-	.doc = "Record what a running training job does, and print its simple report.\v"
+	.doc = "Record what a running training job does, and print a summary.\v"
 	       "The first Ctrl-C ends the recording and writes it; a second one skips the last snapshot. stepflame "
 	       "never signals the job, and stops it only with --inject, for a moment. A command started after -- "
 	       "runs on until it ends by itself, and stepflame returns its exit status; behind sudo it runs as the "
@@ -290,7 +293,7 @@ static void on_stop_signal(int signal)
 }
 
 /*
- * Where records go: to the file, and to the model for the table printed at the end. The file is
+ * Where records go: to the file, and to the model for the summary printed at the end. The file is
  * opened, which discards what it held, only after the targets are attached; until then the few
  * records are buffered.
  */
@@ -303,7 +306,10 @@ struct sink {
 	size_t name_cnt; /* in the job */
 };
 
-/* Does the report at the end read it? The other records of a long recording would fill the memory. */
+/*
+ * Is it kept for a summary without the file? The other records of a long recording would fill the
+ * memory.
+ */
 static bool is_reported(struct sink *sink, const struct rec_hdr *record)
 {
 	switch (record->type) {
@@ -456,20 +462,41 @@ static void print_recording_end(const struct record_args *args, const struct sin
 		  (unsigned long long)recording_writer__bytes(sink->writer) / 1024 + 1);
 	if (output__is_stdout(args->output))
 		return;
-	log__info("next: stepflame report %s %s%s%s%s%s--leaf | --all | --per-rank | --json", file,
+	log__info("reports: stepflame report %s --simple | %s%s%s%s%s--leaf | --all | --per-rank | --json", file,
 		  args->session.frequency ? "--steps | " : "",
 		  args->session.frequency || args->session.exact ? "--advanced | " : "",
 		  args->session.ops ? "--ops | " : "", args->session.gpu ? "--gpu | " : "",
 		  args->session.syscalls || args->session.frequency ? "--io | " : "");
 	if (args->session.frequency)
-		log__info("or:   stepflame flame %s", file);
+		log__info("or: stepflame flame %s", file);
 	if (args->session.timeline)
-		log__info("or:   stepflame export %s -f chrome -o trace.json.gz", file);
+		log__info("or: stepflame export %s -f chrome -o trace.json.gz", file);
+}
+
+static int add_to_job(const struct rec_hdr *record, void *job)
+{
+	return job__add(job, record);
+}
+
+/* Of the file, as report prints it; without one, or of a large one, of what the sink has kept. */
+static void print_summary(const struct record_args *args, const struct sink *sink)
+{
+	bool to_stdout = output__is_stdout(args->output);
+	const struct report_options options = {.limit = -1, .file = to_stdout ? "FILE" : args->output};
+	struct job *whole = NULL;
+
+	if (!sink->write_err && interrupts < 2 && recording_writer__bytes(sink->writer) <= SUMMARY_MAX)
+		whole = job__new();
+	if (whole && recording_writer__read(sink->writer, add_to_job, whole)) {
+		job__free(whole);
+		whole = NULL;
+	}
+	print__report(&report_summary, whole ?: sink->job, &options, to_stdout ? stderr : stdout);
+	job__free(whole);
 }
 
 static int record(const struct record_args *args, struct sink *sink, struct launch *launch)
 {
-	const struct report_options report = {0};
 	struct session *session;
 	int err = session__new(&args->session, record_to_file, sink, &session);
 
@@ -490,8 +517,7 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 		job__add(sink->job, &recording_writer__dropped(sink->writer)->hdr);
 	if (err && err != sink->write_err && err != -ENOENT) /* printed already */
 		log__error(NULL, "recording failed: %s", strerror(-err));
-	report_simple.text(sink->job, &report, output__is_stdout(args->output) ? stderr : stdout);
-	fflush(stdout);
+	print_summary(args, sink);
 	print_recording_end(args, sink);
 out:
 	session__free(session);
