@@ -94,7 +94,7 @@ static const char *break_line(const char *text, size_t room, const char **rest)
 		const char *before = at;
 		uint32_t code = utf8__next(&at, end, NULL);
 
-		if (code == ' ') {
+		if (code == ' ' && *at != '%') {
 			fits = before;
 			*rest = at;
 		}
@@ -113,17 +113,21 @@ static const char *break_line(const char *text, size_t room, const char **rest)
 /* Adds the lines of an escaped text. */
 static void add_wrapped(struct lines *lines, const struct line_text *how, const char *text)
 {
-	size_t cnt = 0;
+	size_t max = is_narrow(lines) && how->max > 1 ? 2 * how->max : how->max, cnt = 0;
 
 	do {
-		size_t room = room_of(lines, how, !cnt);
+		size_t hang = cnt ? how->hang : 0, room = room_of(lines, how, !cnt) - hang;
 		const char *rest = text, *end = break_line(text, room, &rest);
-		char *part = cnt + 1 < how->max ? strndup(text, end - text) : strdup(text);
+		char *part = cnt + 1 < max ? strndup(text, end - text) : strdup(text);
+		char *shown = part ? text__fit(part, room) : NULL, *line = NULL;
 
-		append_line(lines, how, !cnt, part ? in_characters_of(lines, text__fit(part, room)) : NULL);
+		if (shown && asprintf(&line, "%*s%s", (int)hang, "", shown) < 0)
+			line = NULL;
+		append_line(lines, how, !cnt, in_characters_of(lines, line));
+		free(shown);
 		free(part);
 		text = rest;
-	} while (*text && ++cnt < how->max && !lines->err);
+	} while (*text && ++cnt < max && !lines->err);
 }
 
 void lines__add(struct lines *lines, const struct line_text *how, const char *fmt, ...)
@@ -169,8 +173,8 @@ void lines__add_block(struct lines *lines, const struct line_text *how, const ch
 /* ---- bars ---- */
 
 /* Both tell neighbours apart without colours. */
-static const char *const blocks[] = {"█", "▒", "▓", "░"};
-static const char ascii_blocks[] = "#=+-";
+static const char *const blocks[] = {"█", "▒", "▓", "░", "▚", "▞"};
+static const char ascii_blocks[] = "#=+-:.";
 static const int colours[] = {34, 33, 32, 35, 36, 31};
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))

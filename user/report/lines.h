@@ -27,8 +27,9 @@ struct lines {
 struct line_text {
 	const char *label; /* "": none */
 	enum line_style style;
-	size_t max;  /* lines; the last of them is cut to its width */
-	int spare;   /* where the screen is full, lines with a larger number go first; 0: never */
+	size_t max;  /* lines, twice as many in a narrow terminal; the last of them is cut to its width */
+	int spare;   /* where the screen is full, lines with a larger number go first */
+	size_t hang; /* further columns by which all lines but the first are indented */
 };
 
 /* A part of a bar. */

@@ -74,7 +74,7 @@ double summary__steps_per_s(const struct summary *summary)
 static const char *class_words(enum verdict_class class)
 {
 	static const char *const words[] = {
-		[VERDICT_UNCLEAR] = "no single cause",
+		[VERDICT_UNCLEAR] = "nothing that stands out",
 		[VERDICT_INPUT] = "getting the data",
 		[VERDICT_PYTHON] = "Python",
 		[VERDICT_CPU_OP] = "operators on the CPU",
@@ -153,7 +153,7 @@ static const char *duration(double ns, char out[32])
 
 static void say_title(const struct summary *summary, struct lines *lines)
 {
-	const struct line_text how = {"Recorded", LINE_PLAIN, 2, 6};
+	const struct line_text how = {"Recorded", LINE_PLAIN, 2, 4, 0};
 	const struct rec_target *targets, *main = NULL;
 	char python[64] = "", torch[64] = "", jax[64] = "", what[64], window[32] = "?";
 	size_t cnt, mains = 0;
@@ -178,23 +178,29 @@ static void say_title(const struct summary *summary, struct lines *lines)
 		duration(1e9 * rows__window_s(summary->job), window);
 	lines__add(lines, &how, "%s of %s%s%s%s", window, what, python, torch, jax);
 	if (job__dropped(summary->job)->hdr.type)
-		lines__add(lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 5},
+		lines__add(lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 1, 0},
 			   "events of the first %.4g s (record --max-size): steps and slow steps are of the rest",
 			   (job__events_from(summary->job) - job__window(summary->job)->start_ns) / 1e9);
 }
 
 static void say_steps(const struct summary *summary, struct lines *lines)
 {
-	const struct line_text how = {"Steps", LINE_PLAIN, 2, 0};
+	const struct line_text how = {"Steps", LINE_PLAIN, 2, 0, 0};
 	const struct step_track *track = summary->track;
 	const struct slow_rule *rule = &track->rule_of_slow;
-	char median[32], p99[32], rank[32] = "";
+	const char *end = common__step_rule(track->rule);
+	char median[32], p99[32], process[32] = "", text[192];
 
 	if (summary->view.track_cnt > 1)
-		snprintf(rank, sizeof(rank), " of process %u", REC_PID(track->pid));
-	lines__add(lines, &how, "%zu%s: median %s, p99 %s, %.3g a second (a step ends with %s)", track->step_cnt, rank,
-		   duration(rule->median_ns, median), duration(rule->p99_ns, p99), summary__steps_per_s(summary),
-		   common__step_rule(track->rule));
+		snprintf(process, sizeof(process), " of process %u", REC_PID(track->pid));
+	snprintf(text, sizeof(text), "%zu%s: median %s, p99 %s, %.3g a second", track->step_cnt, process,
+		 duration(rule->median_ns, median), duration(rule->p99_ns, p99), summary__steps_per_s(summary));
+	if (strlen(text) + strlen(" (each ends with )") + strlen(end) <= lines__room(lines)) {
+		lines__add(lines, &how, "%s (each ends with %s)", text, end);
+	} else {
+		lines__add(lines, &how, "%s", text);
+		lines__add(lines, &(struct line_text){"", LINE_PLAIN, 1, 7, 0}, "(each ends with %s)", end);
+	}
 }
 
 /* Where the first main process spent its time, as it made no steps. 0 or -ENOMEM. */
@@ -215,16 +221,16 @@ static int say_instead(const struct summary *summary, struct lines *lines)
 	text = hotspot__text(summary->job, &part.hotspot);
 	if (!text)
 		return -ENOMEM;
-	lines__add(lines, &(struct line_text){"Instead", LINE_PLAIN, 2, 0},
-		   "process %u spent most of the %s of its main thread in %s", REC_PID(targets[at].pid),
-		   duration(part.ns, ns), text);
+	lines__add(lines, &(struct line_text){"Mostly", LINE_PLAIN, 2, 0, 0},
+		   "the main thread of process %u was in %s for most of %s", REC_PID(targets[at].pid), text,
+		   duration(part.ns, ns));
 	free(text);
 	return 0;
 }
 
 static int say_no_steps(const struct summary *summary, struct lines *lines)
 {
-	const struct line_text how = {"Steps", LINE_PLAIN, 3, 0};
+	const struct line_text how = {"Steps", LINE_PLAIN, 3, 0, 0};
 	const struct rec_window *window = job__window(summary->job);
 	size_t boundary_cnt;
 	uint64_t steps = 0;
@@ -250,22 +256,46 @@ static int say_no_steps(const struct summary *summary, struct lines *lines)
 
 /* ---- what limits the job ---- */
 
+/* The group of slow steps that the verdict is about; NULL: it is about all steps. */
+static const struct blame_group *group_of_verdict(const struct summary *summary)
+{
+	const struct blame *blame = &summary->of.blame;
+	const struct verdict *verdict = &summary->of.verdict;
+
+	for (size_t i = 0; i < blame->group_cnt; i++) {
+		const struct blame_group *group = &blame->groups[i];
+		double most = (double)group->over_ns / blame->all.total_ns;
+		double least = most - (double)group->queue_ns / blame->all.total_ns;
+
+		if (group->cause == verdict->cause && group->phase == verdict->phase &&
+		    verdict->share <= most * (1 + 1e-9) && verdict->share >= least * (1 - 1e-9))
+			return group;
+	}
+	return NULL;
+}
+
 static void say_limit(const struct summary *summary, struct lines *lines)
 {
 	const struct verdict *verdict = &summary->of.verdict;
-	const struct line_text head = {"Limited by", LINE_HOT, 2, 0}, why = {"", LINE_PLAIN, 3, 4},
-			       next = {"Try", LINE_PLAIN, 3, 3};
-	char win[64] = "";
+	const struct blame_group *group = verdict->class == VERDICT_STRAGGLER ? NULL : group_of_verdict(summary);
+	const struct line_text head = {"Limited by", LINE_HOT, 2, 0, 0}, why = {"", LINE_PLAIN, 3, 4, 0},
+			       next = {"Try", LINE_PLAIN, 3, 2, 0};
+	bool placed = verdict->place && verdict->why && !strstr(verdict->why, verdict->place);
+	char win[64] = "", in[64] = "";
 
 	if (verdict->share >= 0.005)
 		snprintf(win, sizeof(win), ": at most %.0f %% of the time can be won", 100 * verdict->share);
-	if (verdict->class == VERDICT_UNCLEAR)
-		lines__add(lines, &head, "%s%s", class_words(verdict->class), win);
+	if (group)
+		snprintf(in, sizeof(in), ", all in %u slow step%s", group->step_cnt, plural(group->step_cnt));
+	if (verdict->class != VERDICT_UNCLEAR)
+		lines__add(lines, &head, "%s (%s)%s%s",
+			   group ? cause_words(verdict->cause) : class_words(verdict->class),
+			   verdict_class__name(verdict->class), win, in);
 	else
-		lines__add(lines, &head, "%s (%s)%s", class_words(verdict->class), verdict_class__name(verdict->class),
-			   win);
-	if (verdict->why)
-		lines__add(lines, &why, "%s", verdict->why);
+		lines__add(lines, &head, "%s%s%s",
+			   verdict->cause ? cause_words(verdict->cause) : class_words(VERDICT_UNCLEAR), win, in);
+	if (verdict->why && (!group || group >= summary->of.blame.groups + GROUPS_SHOWN))
+		lines__add(lines, &why, "%s%s%s", verdict->why, placed ? ": " : "", placed ? verdict->place : "");
 	if (verdict->next.cnt)
 		lines__add(lines, &next, "%s", ((char *const *)verdict->next.items)[0]);
 }
@@ -275,12 +305,15 @@ static void say_limit(const struct summary *summary, struct lines *lines)
 /* "3.1 %  6 steps, every 37th: sleeping, in data, at train.py:67 load". 0 or -ENOMEM. */
 static int say_group(const struct summary *summary, const struct blame_group *group, struct lines *lines)
 {
-	const struct line_text how = {"", LINE_PLAIN, lines->width < LINES_NARROW ? 3 : 1, 5};
+	const struct line_text how = {"", LINE_PLAIN, 2, group == summary->of.blame.groups ? 1 : 5, 8};
 	char *rhythm = rhythm__text(&group->rhythm), phase[64] = "", generation[32] = "";
-	char *place = group->hotspots[0].ns ? hotspot__text(summary->job, &group->hotspots[0]) : NULL;
+	bool placed = group->place.outer.code || group->hotspots[0].ns;
+	char *place = group->place.outer.code ? place__text(summary->job, &group->place)
+		      : placed                ? hotspot__text(summary->job, &group->hotspots[0])
+					      : NULL;
 	bool is_phase = group->cause == BLAME_CHECKPOINT || group->cause == BLAME_VALIDATION ||
 			group->cause == BLAME_GC;
-	int err = rhythm && (place || !group->hotspots[0].ns) ? 0 : -ENOMEM;
+	int err = rhythm && (place || !placed) ? 0 : -ENOMEM;
 
 	if (group->phase >= 0 && !is_phase && group->phase != PHASE_OTHER)
 		snprintf(phase, sizeof(phase), " in %s", phase__name(group->phase));
@@ -298,7 +331,7 @@ static int say_group(const struct summary *summary, const struct blame_group *gr
 
 static int say_slow(const struct summary *summary, struct lines *lines)
 {
-	const struct line_text how = {"Slow steps", LINE_PLAIN, 2, 0};
+	const struct line_text how = {"Slow steps", LINE_PLAIN, 2, 0, 0};
 	const struct step_track *track = summary->track;
 	const struct slow_rule *rule = &track->rule_of_slow;
 	const struct blame *blame = &summary->of.blame;
@@ -314,7 +347,7 @@ static int say_slow(const struct summary *summary, struct lines *lines)
 		lines__add(lines, &how, "none of %zu took longer than %s", track->step_cnt,
 			   duration(rule->limit_ns, limit));
 	else
-		lines__add(lines, &how, "%zu of %zu took longer than %s (usual: %s), which cost %.1f %% of the time",
+		lines__add(lines, &how, "%zu of %zu over %s (usual: %s) cost %.1f %% of the time",
 			   track->slow_cnt, track->step_cnt, duration(rule->limit_ns, limit),
 			   duration(rule->ordinary_ns, ordinary), 100.0 * over_ns / (track->total_ns ?: 1));
 	for (size_t i = 0; i < blame->group_cnt && i < GROUPS_SHOWN && !err; i++)
@@ -349,14 +382,14 @@ static void say_phases(const struct summary *summary, struct lines *lines)
 			parts[cnt++] = (struct bar_part){phase__name(phase), (double)ns / all->total_ns};
 	}
 	qsort(parts, cnt, sizeof(*parts), compare_parts);
-	lines__add_bar(lines, &(struct line_text){"Phases", LINE_PLAIN, 0, 3}, parts, cnt);
+	lines__add_bar(lines, &(struct line_text){"Phases", LINE_PLAIN, 0, 3, 0}, parts, cnt);
 }
 
 /* ---- the longest ---- */
 
 static int say_longest(const struct summary *summary, struct lines *lines)
 {
-	const struct line_text how = {"Longest", LINE_PLAIN, SUMMARY_ROWS + 1, 2};
+	const struct line_text how = {"Longest", LINE_PLAIN, SUMMARY_ROWS + 1, 2, 0};
 	size_t bytes, columns = text__columns();
 	struct table table = {.gap = "  ", .rules = RULES_NONE};
 	struct summary_rows rows;
@@ -385,7 +418,7 @@ static int say_longest(const struct summary *summary, struct lines *lines)
 static void say_ranks(const struct summary *summary, struct lines *lines)
 {
 	const struct steps_view *view = &summary->view;
-	const struct line_text how = {"Ranks", LINE_PLAIN, 2, 1};
+	const struct line_text how = {"Ranks", LINE_PLAIN, 2, 1, 0};
 	uint64_t min_ns = UINT64_MAX, max_ns = 0;
 	char shortest[32], longest[32];
 
@@ -420,7 +453,7 @@ static void say_loader(const struct loader *loader, struct lines *lines)
 		snprintf(advice, sizeof(advice), "; more would find no free CPU");
 	else if (loader->advice == LOADER_ONE_SLOW)
 		snprintf(advice, sizeof(advice), "; worker %u is slower than the others", loader->slow);
-	lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 2, 1},
+	lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 2, 1, 0},
 		   "%zu DataLoader worker%s, busy %.0f %% of the time; training waited %s for them (%.1f %%)%s",
 		   loader->worker_cnt, plural(loader->worker_cnt),
 		   seen_ns ? 100.0 * (seen_ns - fmin(seen_ns, idle_ns)) / seen_ns : 0, duration(loader->wait_ns, waited),
@@ -436,7 +469,7 @@ static void say_workers(const struct summary *summary, struct lines *lines)
 		if (summary->loaders[i].worker_cnt && shown++ < LOADERS_SHOWN)
 			say_loader(&summary->loaders[i], lines);
 	if (shown > LOADERS_SHOWN)
-		lines__add(lines, &(struct line_text){"", LINE_PLAIN, 1, 6}, "and %zu more DataLoaders",
+		lines__add(lines, &(struct line_text){"", LINE_PLAIN, 1, 6, 0}, "and %zu more DataLoaders",
 			   shown - LOADERS_SHOWN);
 	if (shown)
 		return;
@@ -444,7 +477,7 @@ static void say_workers(const struct summary *summary, struct lines *lines)
 	for (size_t i = 0; i < cnt; i++)
 		workers += targets[i].role == ROLE_WORKER;
 	if (workers)
-		lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 1, 1}, "%zu DataLoader worker%s", workers,
+		lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 1, 1, 0}, "%zu DataLoader worker%s", workers,
 			   plural(workers));
 }
 
@@ -453,7 +486,7 @@ static void say_gpu(const struct summary *summary, struct lines *lines)
 	const struct gpu_step *all = &summary->of.gpu.all;
 
 	if (all->watched_ns)
-		lines__add(lines, &(struct line_text){"GPU", LINE_PLAIN, 1, 1}, "busy for %.0f %% of the time",
+		lines__add(lines, &(struct line_text){"GPU", LINE_PLAIN, 1, 1, 0}, "busy for %.0f %% of the time",
 			   100 * gpu_step__busy(all));
 }
 
@@ -461,7 +494,7 @@ static void say_gpu(const struct summary *summary, struct lines *lines)
 
 static void say_cost(const struct summary *summary, struct lines *lines)
 {
-	const struct line_text how = {"Cost", LINE_DIM, 2, 0};
+	const struct line_text how = {"Cost", LINE_DIM, 2, 0, 0};
 	double target = common__target_percent(summary->job), own = common__own_percent(summary->job);
 	uint64_t malformed = job__malformed(summary->job);
 	size_t cnt, kinds;
@@ -469,9 +502,9 @@ static void say_cost(const struct summary *summary, struct lines *lines)
 	char slower[64] = "not recorded", cpu[64] = "", lost[224] = "nothing lost";
 
 	if (target >= 0)
-		snprintf(slower, sizeof(slower), "the job ran some %.2g %% slower", target);
+		snprintf(slower, sizeof(slower), "job at least %.2g %% slower", target);
 	if (own >= 0)
-		snprintf(cpu, sizeof(cpu), ", stepflame took %.2g %% of a core", own);
+		snprintf(cpu, sizeof(cpu), ", stepflame %.2g %% of a core", own);
 	for (size_t i = 1; i < cnt; i++)
 		if (counters[i].value > most->value)
 			most = &counters[i];
@@ -493,9 +526,9 @@ static void say_notes(const struct summary *summary, struct lines *lines)
 	const char *const *notes = job__notes(summary->job, &cnt);
 
 	for (size_t i = 0; i < cnt && i < NOTES_SHOWN; i++)
-		lines__add(lines, &(struct line_text){"Note", LINE_PLAIN, 2, 4}, "%s", notes[i]);
+		lines__add(lines, &(struct line_text){"Note", LINE_PLAIN, 2, 2, 0}, "%s", notes[i]);
 	if (cnt > NOTES_SHOWN)
-		lines__add(lines, &(struct line_text){"", LINE_PLAIN, 1, 7}, "%zu more note%s: report --simple",
+		lines__add(lines, &(struct line_text){"", LINE_PLAIN, 1, 7, 0}, "%zu more note%s: report --simple",
 			   cnt - NOTES_SHOWN, plural(cnt - NOTES_SHOWN));
 }
 
@@ -543,15 +576,30 @@ static const char *next_words(const struct summary *summary)
 
 static int say_next(const struct summary *summary, struct lines *lines)
 {
-	const char *file = summary->options->file;
-	char *word = file ? shell_word(file) : strdup("");
+	const struct line_text how = {"Next", LINE_PLAIN, 1, 0, 0}, more = {"", LINE_PLAIN, 1, 7, 0};
+	const char *options = next_options(summary), *words = next_words(summary);
+	char *word = summary->options->file ? shell_word(summary->options->file) : strdup(""), *command = NULL;
+	int err = -ENOMEM;
 
-	if (!word)
-		return -ENOMEM;
-	lines__add(lines, &(struct line_text){"Next", LINE_PLAIN, 2, 0}, "stepflame report%s%s %s   (%s)",
-		   *word ? " " : "", word, next_options(summary), next_words(summary));
+	/* A command that is cut does not run. */
+	if (!word || asprintf(&command, "stepflame report%s%s %s", *word ? " " : "", word, options) < 0)
+		goto out;
+	if (text__cells(command) > lines__room(lines)) {
+		free(command);
+		if (asprintf(&command, "stepflame report FILE %s", options) < 0)
+			goto out;
+	}
+	if (text__cells(command) + strlen(words) + strlen("   ()") <= lines__room(lines)) {
+		lines__add(lines, &how, "%s   (%s)", command, words);
+	} else {
+		lines__add(lines, &how, "%s", command);
+		lines__add(lines, &more, "(%s)", words);
+	}
+	err = 0;
+out:
+	free(command);
 	free(word);
-	return 0;
+	return err;
 }
 
 /* ---- together ---- */

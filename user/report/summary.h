@@ -26,7 +26,7 @@ double summary__steps_per_s(const struct summary *summary);
 /* A row of the longest actions or operators. */
 struct summary_row {
 	const char *name, *kind; /* owned by the job; a static text, as in the JSON of other reports */
-	uint64_t calls, ns;      /* ns: the total of an action, the self time of an operator */
+	uint64_t calls, ns;      /* ns: in the calls, less the time in actions or operators inside */
 };
 
 struct summary_rows {
@@ -37,8 +37,8 @@ struct summary_rows {
 };
 
 /*
- * Collects the operators, if the recording has some, else the actions that contain no other; those
- * that take hardly any time are left out. 0 or -ENOMEM.
+ * Collects the operators, if the recording has some, else the actions; leaves out those that merely
+ * contain others, or take hardly any time. 0 or -ENOMEM.
  */
 int summary_rows__collect(struct job *job, size_t limit, struct summary_rows *out);
 void summary_rows__release(struct summary_rows *rows);

@@ -10,6 +10,7 @@
 #include "user/report/summary.h"
 
 #define SHOWN_SHARE 0.001 /* of the time: rows with less are left out */
+#define OWN_SHARE   0.2   /* of a row's time: one with less merely contains others */
 #define WIDE        56    /* columns from which on calls and means have room */
 
 static void add_row(struct summary_rows *rows, const char *name, const char *kind, uint64_t calls, uint64_t ns)
@@ -40,9 +41,9 @@ static int collect_ops(struct job *job, size_t limit, struct summary_rows *out)
 
 static int collect_actions(struct job *job, size_t limit, struct summary_rows *out)
 {
-	const struct report_options options = {.leaf = true};
+	const struct report_options options = {.all = true};
 	struct rows rows;
-	int err = rows__collect(job, &options, PROCESSES_ALL_MAIN, "total", &rows);
+	int err = rows__collect(job, &options, PROCESSES_ALL_MAIN, "self", &rows);
 
 	if (err)
 		return err;
@@ -50,7 +51,8 @@ static int collect_actions(struct job *job, size_t limit, struct summary_rows *o
 	for (size_t i = 0; i < rows.cnt && out->cnt < limit; i++) {
 		const struct row *row = &rows.items[i];
 
-		add_row(out, row->name, labels__kind(row->kind), row->val.calls, row->val.total_ns);
+		if (row->val.self_ns >= OWN_SHARE * row->val.total_ns)
+			add_row(out, row->name, labels__kind(row->kind), row->val.calls, row->val.self_ns);
 	}
 	rows__release(&rows);
 	return 0;
@@ -90,13 +92,13 @@ int summary_rows__print(const struct summary_rows *rows, size_t columns, struct 
 			cell__json("kind", json_string(row->kind)),
 			cell__if(wide || !table->out,
 				 cell__new("count", 3, "calls", 8, 0, common__json_integer(row->calls))),
-			cell__new("total_s", 1, "total s", 8, -4, json_integer(row->ns)),
+			cell__new("self_s", 1, "own s", 8, -4, json_integer(row->ns)),
 			cell__new(NULL, 2, "share", 7, 0,
 				  rows->window_ns ? json_sprintf("%.1f %%", share) : json_string("-")),
 			cell__json("percent", common__json_real(rows->window_ns, share)),
 			cell__if(wide || !table->out,
-				 cell__new("mean_s", 4, "mean ms", 9, -4, json_integer(row->ns / row->calls))),
-			cell__new(NULL, 5, rows->of_ops ? "operator (self CPU time)" : "action", 0, 0,
+				 cell__new("self_mean_s", 4, "each ms", 9, -4, json_integer(row->ns / row->calls))),
+			cell__new(NULL, 5, rows->of_ops ? "operator" : "action", 0, 0,
 				  json_string(row->name)),
 		};
 
