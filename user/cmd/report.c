@@ -188,6 +188,18 @@ static bool parse_switch(int key, struct report_args *arguments)
 	return false;
 }
 
+static void check_summary_or_die(struct argp_state *state, const struct report_args *arguments)
+{
+	const struct report_options *options = &arguments->options;
+	const char *name = options->per_rank     ? "per-rank"
+			   : options->action     ? "action"
+			   : options->limit >= 0 ? "limit"
+						 : NULL;
+
+	if (name && !strcmp(arguments->report, "summary"))
+		argp_error(state, "--%s is for tables, not for --summary", name);
+}
+
 /* Do the options ask for a table, which without a report's name is the simple one? */
 static bool wants_table(const struct report_args *arguments)
 {
@@ -253,6 +265,7 @@ static error_t parse_report_or_die(int key, char *arg, struct argp_state *state)
 			arguments->report = wants_table(arguments) ? "simple" : "summary";
 		check_sort_key_or_die(state, arguments);
 		check_report_switches_or_die(state, arguments);
+		check_summary_or_die(state, arguments);
 		if (arguments->options.json && arguments->options.csv)
 			argp_error(state, "either --json or --csv");
 		break;
@@ -283,7 +296,8 @@ int cmd_report(int argc, char **argv)
 	argp_parse(&cmd_report_argp, argc, argv, 0, NULL, &arguments);
 	if (!arguments.file)
 		arguments.file = INPUT_DEFAULT;
-	arguments.options.file = strcmp(arguments.file, INPUT_DEFAULT) != 0 ? arguments.file : NULL;
+	if (strcmp(arguments.file, INPUT_DEFAULT) != 0)
+		arguments.options.file = input__is_stdin(arguments.file) ? "FILE" : arguments.file;
 	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 

@@ -49,6 +49,8 @@ static void append_line(struct lines *lines, const struct line_text *how, bool f
 		lines->err = -ENOMEM;
 		return;
 	}
+	for (size_t end = strlen(text); end && text[end - 1] == ' '; end--)
+		text[end - 1] = 0;
 	*line = (struct line){text, first ? how->label : "", how->style, how->spare};
 }
 
@@ -227,7 +229,7 @@ static size_t add_names(struct lines *lines, const struct line_text *how, const 
 		const char *gap = used ? "  " : "";
 		char name[64];
 
-		snprintf(name, sizeof(name), " %s %.*f %%", parts[i].name, parts[i].share < 0.1, 100 * parts[i].share);
+		snprintf(name, sizeof(name), " %s %.*f %%", parts[i].name, parts[i].share < 0.0995, 100 * parts[i].share);
 		if (used && used + strlen(gap) + 1 + strlen(name) > room)
 			break;
 		used += strlen(gap) + 1 + strlen(name);

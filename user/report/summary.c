@@ -430,9 +430,9 @@ static void say_ranks(const struct summary *summary, struct lines *lines)
 		min_ns = ns < min_ns ? ns : min_ns;
 		max_ns = ns > max_ns ? ns : max_ns;
 	}
-	lines__add(lines, &how, "%zu processes make steps, with medians of %s to %s%s%s", view->track_cnt,
+	lines__add(lines, &how, "%zu make steps; their medians are %s to %s%s%s", view->track_cnt,
 		   duration(min_ns, shortest), duration(max_ns, longest),
-		   view->straggler.index >= 0 ? "; " : "; none holds the others up",
+		   view->straggler.index >= 0 ? "; " : "; no rank holds the others up",
 		   view->straggler.index >= 0 ? view->straggler.why : "");
 }
 
@@ -526,7 +526,7 @@ static void say_notes(const struct summary *summary, struct lines *lines)
 	const char *const *notes = job__notes(summary->job, &cnt);
 
 	for (size_t i = 0; i < cnt && i < NOTES_SHOWN; i++)
-		lines__add(lines, &(struct line_text){"Note", LINE_PLAIN, 2, 2, 0}, "%s", notes[i]);
+		lines__add(lines, &(struct line_text){"Note", LINE_PLAIN, 2, 4, 0}, "%s", notes[i]);
 	if (cnt > NOTES_SHOWN)
 		lines__add(lines, &(struct line_text){"", LINE_PLAIN, 1, 7, 0}, "%zu more note%s: report --simple",
 			   cnt - NOTES_SHOWN, plural(cnt - NOTES_SHOWN));
