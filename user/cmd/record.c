@@ -12,6 +12,7 @@
 
 #include "include/ops.h"
 #include "user/cmd/cmd.h"
+#include "user/cmd/input.h"
 #include "user/cmd/pids.h"
 #include "user/cmd/print.h"
 #include "user/cmd/session_args.h"
@@ -28,7 +29,7 @@
 
 #define NAMES_REPORTED (1u << 18) /* a program may make up any number */
 
-#define SUMMARY_MAX (64u << 20) /* bytes: the summary of a larger file would keep the user waiting, and take memory */
+#define SUMMARY_MAX    (64u << 20) /* bytes: the summary of a larger file would keep the user waiting, and take memory */
 
 enum {
 	OPT_STEPS = 0x100,
@@ -482,7 +483,13 @@ static int add_to_job(const struct rec_hdr *record, void *job)
 static void print_summary(const struct record_args *args, const struct sink *sink)
 {
 	bool to_stdout = output__is_stdout(args->output);
-	const struct report_options options = {.limit = -1, .file = to_stdout ? "FILE" : args->output};
+	bool is_default = !strcmp(args->output, INPUT_DEFAULT);
+	const struct report_options options = {
+		.limit = -1,
+		.file = to_stdout    ? "FILE"
+			: is_default ? NULL
+				     : args->output,
+	};
 	struct job *whole = NULL;
 
 	if (!sink->write_err && interrupts < 2 && recording_writer__bytes(sink->writer) <= SUMMARY_MAX)
@@ -540,7 +547,7 @@ static int check_output(const char *path)
 
 int cmd_record(int argc, char **argv)
 {
-	struct record_args args = {.output = "stepflame.rec", .session = {.frequency = FREQUENCY}};
+	struct record_args args = {.output = INPUT_DEFAULT, .session = {.frequency = FREQUENCY}};
 	struct sigaction action = {.sa_handler = on_stop_signal};
 	struct launch launch = {.go = -1};
 	struct sink sink = {0};

@@ -11,11 +11,11 @@
 #include "user/report/text.h"
 
 #define LABEL_COLUMNS 12
-#define INDENT        2 /* of what follows a label in the text */
+#define INDENT        2      /* of what follows a label in the text */
 #define CUT           0x2026 /* the character that text__fit puts where it cuts */
-#define LEGEND_MIN    0.005 /* share of the bar: no name for less */
+#define LEGEND_MIN    0.005  /* share of the bar: no name for less */
 
-#define RESET "\033[0m"
+#define RESET         "\033[0m"
 
 struct line {
 	char *text; /* owned; escaped, in the characters of the terminal; with colours in a bar */
@@ -165,7 +165,8 @@ void lines__add_block(struct lines *lines, const struct line_text *how, const ch
 		size_t bytes = strcspn(text, "\n");
 		char *line = strndup(text, bytes);
 
-		append_line(lines, how, first, line ? in_characters_of(lines, text__fit(line, lines__room(lines))) : NULL);
+		append_line(lines, how, first,
+			    line ? in_characters_of(lines, text__fit(line, lines__room(lines))) : NULL);
 		free(line);
 		text += bytes + (text[bytes] == '\n');
 		first = false;
@@ -229,7 +230,8 @@ static size_t add_names(struct lines *lines, const struct line_text *how, const 
 		const char *gap = used ? "  " : "";
 		char name[64];
 
-		snprintf(name, sizeof(name), " %s %.*f %%", parts[i].name, parts[i].share < 0.0995, 100 * parts[i].share);
+		snprintf(name, sizeof(name), " %s %.*f %%", parts[i].name, parts[i].share < 0.0995,
+			 100 * parts[i].share);
 		if (used && used + strlen(gap) + 1 + strlen(name) > room)
 			break;
 		used += strlen(gap) + 1 + strlen(name);

@@ -22,10 +22,10 @@
 #define SCREEN_COLUMNS 100
 #define COLUMNS_MIN    40
 
-#define GROUPS_SHOWN  3
-#define GROUP_SHARE   0.002 /* of the time: groups of slow steps with less are not shown */
-#define NOTES_SHOWN   2
-#define LOADERS_SHOWN 2
+#define GROUPS_SHOWN   3
+#define GROUP_SHARE    0.002 /* of the time: groups of slow steps with less are not shown */
+#define NOTES_SHOWN    2
+#define LOADERS_SHOWN  2
 
 /* ---- what is known ---- */
 
@@ -69,86 +69,6 @@ double summary__steps_per_s(const struct summary *summary)
 	return track && track->total_ns ? track->step_cnt / (track->total_ns / 1e9) : 0;
 }
 
-/* ---- words ---- */
-
-static const char *class_words(enum verdict_class class)
-{
-	static const char *const words[] = {
-		[VERDICT_UNCLEAR] = "nothing that stands out",
-		[VERDICT_INPUT] = "getting the data",
-		[VERDICT_PYTHON] = "Python",
-		[VERDICT_CPU_OP] = "operators on the CPU",
-		[VERDICT_GPU] = "the GPU",
-		[VERDICT_LAUNCH] = "launching GPU kernels",
-		[VERDICT_COMM] = "communication between ranks",
-		[VERDICT_CHECKPOINT] = "writing to disk",
-		[VERDICT_MEMORY] = "memory",
-		[VERDICT_LOCK] = "locks between threads",
-		[VERDICT_STARVED] = "too few free CPUs",
-		[VERDICT_COMPILE] = "compiling",
-		[VERDICT_COMPUTE] = "computing",
-		[VERDICT_VALIDATION] = "validation",
-		[VERDICT_EXTRA] = "extra work in some steps",
-		[VERDICT_STRAGGLER] = "one slow rank",
-	};
-	_Static_assert(sizeof(words) / sizeof(*words) == VERDICT__COUNT, "a verdict without words");
-
-	return words[class];
-}
-
-/* What a slow step did longer than others. Returns a static text. */
-static const char *cause_words(unsigned int cause)
-{
-	static const char *const words[] = {
-		[CAUSE_RUN_QUEUE] = "waiting for a free CPU",
-		[CAUSE_LOCK] = "waiting for a lock",
-		[CAUSE_GIL] = "waiting for the GIL",
-		[CAUSE_DISK_READ] = "reading from disk",
-		[CAUSE_DISK_WRITE] = "writing to disk",
-		[CAUSE_FSYNC] = "fsync",
-		[CAUSE_PAGE_FAULT] = "waiting for memory (page faults)",
-		[CAUSE_SLEEP] = "sleeping",
-		[CAUSE_CHILD_WAIT] = "waiting for a child process",
-		[CAUSE_PIPE] = "waiting for a pipe",
-		[CAUSE_SOCKET] = "waiting for a socket",
-		[CAUSE_POLL] = "waiting for files or sockets (poll)",
-		[CAUSE_UNKNOWN] = "no single cause",
-		[CAUSE_DATA_WAIT] = "waiting for a DataLoader worker",
-		[CAUSE_COLLECTIVE] = "waiting for other ranks",
-		[CAUSE_GPU_SYNC] = "waiting for the GPU",
-		[CAUSE_XLA_WAIT] = "waiting for XLA",
-		[BLAME_GC] = "Python's garbage collection",
-		[BLAME_CHECKPOINT] = "saving a checkpoint",
-		[BLAME_VALIDATION] = "validation",
-		[BLAME_COMPILE] = "compiling",
-		[BLAME_EXTRA] = "extra work",
-		[BLAME_PYTHON] = "more Python on the CPU",
-		[BLAME_OP] = "more operators on the CPU",
-		[BLAME_NATIVE] = "more native code on the CPU",
-		[BLAME_KERNEL] = "more of the kernel on the CPU",
-	};
-	_Static_assert(sizeof(words) / sizeof(*words) == BLAME__END, "a cause without words");
-
-	return cause < BLAME__END && words[cause] ? words[cause] : "no single cause";
-}
-
-static const char *plural(uint64_t cnt)
-{
-	return cnt == 1 ? "" : "s";
-}
-
-/* "12.3 ms", "4.1 s". */
-static const char *duration(double ns, char out[32])
-{
-	if (ns < 1e6)
-		snprintf(out, 32, "%.3g us", ns / 1e3);
-	else if (ns < 999.5e6)
-		snprintf(out, 32, "%.3g ms", ns / 1e6);
-	else
-		snprintf(out, 32, "%.*f s", ns < 99.95e9, ns / 1e9);
-	return out;
-}
-
 /* ---- title and steps ---- */
 
 static void say_title(const struct summary *summary, struct lines *lines)
@@ -175,7 +95,7 @@ static void say_title(const struct summary *summary, struct lines *lines)
 	else
 		snprintf(what, sizeof(what), "%zu processes", mains);
 	if (job__window(summary->job)->hdr.type)
-		duration(1e9 * rows__window_s(summary->job), window);
+		summary_words__duration(1e9 * rows__window_s(summary->job), window);
 	lines__add(lines, &how, "%s of %s%s%s%s", window, what, python, torch, jax);
 	if (job__dropped(summary->job)->hdr.type)
 		lines__add(lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 1, 0},
@@ -194,7 +114,8 @@ static void say_steps(const struct summary *summary, struct lines *lines)
 	if (summary->view.track_cnt > 1)
 		snprintf(process, sizeof(process), " of process %u", REC_PID(track->pid));
 	snprintf(text, sizeof(text), "%zu%s: median %s, p99 %s, %.3g a second", track->step_cnt, process,
-		 duration(rule->median_ns, median), duration(rule->p99_ns, p99), summary__steps_per_s(summary));
+		 summary_words__duration(rule->median_ns, median), summary_words__duration(rule->p99_ns, p99),
+		 summary__steps_per_s(summary));
 	if (strlen(text) + strlen(" (each ends with )") + strlen(end) <= lines__room(lines)) {
 		lines__add(lines, &how, "%s (each ends with %s)", text, end);
 	} else {
@@ -223,7 +144,7 @@ static int say_instead(const struct summary *summary, struct lines *lines)
 		return -ENOMEM;
 	lines__add(lines, &(struct line_text){"Mostly", LINE_PLAIN, 2, 0, 0},
 		   "the main thread of process %u was in %s for most of %s", REC_PID(targets[at].pid), text,
-		   duration(part.ns, ns));
+		   summary_words__duration(part.ns, ns));
 	free(text);
 	return 0;
 }
@@ -240,9 +161,10 @@ static int say_no_steps(const struct summary *summary, struct lines *lines)
 	if (window->hdr.type)
 		boundaries__count(summary->job, &steps, &rule);
 	if (steps > 1) {
-		lines__add(lines, &how, "%" PRIu64 " ended, %.3g a second (%s), but the recording has no times of them: "
-			   "record with samples, without -F 0", steps, steps / rows__window_s(summary->job),
-			   common__step_rule(rule));
+		lines__add(lines, &how,
+			   "%" PRIu64 " ended, %.3g a second (%s), but the recording has no times of them: "
+			   "record with samples, without -F 0",
+			   steps, steps / rows__window_s(summary->job), common__step_rule(rule));
 		return 0;
 	}
 	if (boundary_cnt)
@@ -286,14 +208,17 @@ static void say_limit(const struct summary *summary, struct lines *lines)
 	if (verdict->share >= 0.005)
 		snprintf(win, sizeof(win), ": at most %.0f %% of the time can be won", 100 * verdict->share);
 	if (group)
-		snprintf(in, sizeof(in), ", all in %u slow step%s", group->step_cnt, plural(group->step_cnt));
+		snprintf(in, sizeof(in), ", all in %u slow step%s", group->step_cnt,
+			 summary_words__plural(group->step_cnt));
 	if (verdict->class != VERDICT_UNCLEAR)
 		lines__add(lines, &head, "%s (%s)%s%s",
-			   group ? cause_words(verdict->cause) : class_words(verdict->class),
+			   group ? summary_words__cause(verdict->cause) : summary_words__class(verdict->class),
 			   verdict_class__name(verdict->class), win, in);
 	else
 		lines__add(lines, &head, "%s%s%s",
-			   verdict->cause ? cause_words(verdict->cause) : class_words(VERDICT_UNCLEAR), win, in);
+			   verdict->cause ? summary_words__cause(verdict->cause)
+					  : summary_words__class(VERDICT_UNCLEAR),
+			   win, in);
 	if (verdict->why && (!group || group >= summary->of.blame.groups + GROUPS_SHOWN))
 		lines__add(lines, &why, "%s%s%s", verdict->why, placed ? ": " : "", placed ? verdict->place : "");
 	if (verdict->next.cnt)
@@ -311,8 +236,8 @@ static int say_group(const struct summary *summary, const struct blame_group *gr
 	char *place = group->place.outer.code ? place__text(summary->job, &group->place)
 		      : placed                ? hotspot__text(summary->job, &group->hotspots[0])
 					      : NULL;
-	bool is_phase = group->cause == BLAME_CHECKPOINT || group->cause == BLAME_VALIDATION ||
-			group->cause == BLAME_GC;
+	bool is_phase =
+		group->cause == BLAME_CHECKPOINT || group->cause == BLAME_VALIDATION || group->cause == BLAME_GC;
 	int err = rhythm && (place || !placed) ? 0 : -ENOMEM;
 
 	if (group->phase >= 0 && !is_phase && group->phase != PHASE_OTHER)
@@ -322,8 +247,8 @@ static int say_group(const struct summary *summary, const struct blame_group *gr
 	if (!err)
 		lines__add(lines, &how, "%4.1f %%  %u step%s%s%s: %s%s%s%s%s",
 			   100.0 * group->over_ns / (summary->track->total_ns ?: 1), group->step_cnt,
-			   plural(group->step_cnt), *rhythm ? ", " : "", rhythm, cause_words(group->cause), generation,
-			   phase, place ? ", at " : "", place ?: "");
+			   summary_words__plural(group->step_cnt), *rhythm ? ", " : "", rhythm,
+			   summary_words__cause(group->cause), generation, phase, place ? ", at " : "", place ?: "");
 	free(rhythm);
 	free(place);
 	return err;
@@ -345,11 +270,12 @@ static int say_slow(const struct summary *summary, struct lines *lines)
 		lines__add(lines, &how, "not determined: fewer than %d steps", SLOW_MIN_CNT);
 	else if (!track->slow_cnt)
 		lines__add(lines, &how, "none of %zu took longer than %s", track->step_cnt,
-			   duration(rule->limit_ns, limit));
+			   summary_words__duration(rule->limit_ns, limit));
 	else
-		lines__add(lines, &how, "%zu of %zu over %s (usual: %s) cost %.1f %% of the time",
-			   track->slow_cnt, track->step_cnt, duration(rule->limit_ns, limit),
-			   duration(rule->ordinary_ns, ordinary), 100.0 * over_ns / (track->total_ns ?: 1));
+		lines__add(lines, &how, "%zu of %zu over %s (usual: %s) cost %.1f %% of the time", track->slow_cnt,
+			   track->step_cnt, summary_words__duration(rule->limit_ns, limit),
+			   summary_words__duration(rule->ordinary_ns, ordinary),
+			   100.0 * over_ns / (track->total_ns ?: 1));
 	for (size_t i = 0; i < blame->group_cnt && i < GROUPS_SHOWN && !err; i++)
 		if (!i || blame->groups[i].over_ns >= GROUP_SHARE * track->total_ns)
 			err = say_group(summary, &blame->groups[i], lines);
@@ -431,13 +357,14 @@ static void say_ranks(const struct summary *summary, struct lines *lines)
 		max_ns = ns > max_ns ? ns : max_ns;
 	}
 	lines__add(lines, &how, "%zu make steps; their medians are %s to %s%s%s", view->track_cnt,
-		   duration(min_ns, shortest), duration(max_ns, longest),
+		   summary_words__duration(min_ns, shortest), summary_words__duration(max_ns, longest),
 		   view->straggler.index >= 0 ? "; " : "; no rank holds the others up",
 		   view->straggler.index >= 0 ? view->straggler.why : "");
 }
 
 static void say_loader(const struct loader *loader, struct lines *lines)
 {
+	const char *which = "";
 	char advice[96] = "", waited[32];
 	uint64_t seen_ns = 0, idle_ns = 0;
 
@@ -445,8 +372,10 @@ static void say_loader(const struct loader *loader, struct lines *lines)
 		seen_ns += loader->workers[i].seen_ns;
 		idle_ns += loader->workers[i].idle_ns;
 	}
+	if (loader->of_cnt > 1)
+		which = loader->place.validation ? "validation: " : "training: ";
 	if (loader->advice == LOADER_KEEPS_UP)
-		snprintf(advice, sizeof(advice), "; they keep up");
+		snprintf(advice, sizeof(advice), "; more would not help");
 	else if (loader->advice == LOADER_MORE)
 		snprintf(advice, sizeof(advice), "; %u would keep up", loader->needed);
 	else if (loader->advice == LOADER_CPU_FULL)
@@ -454,9 +383,10 @@ static void say_loader(const struct loader *loader, struct lines *lines)
 	else if (loader->advice == LOADER_ONE_SLOW)
 		snprintf(advice, sizeof(advice), "; worker %u is slower than the others", loader->slow);
 	lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 2, 1, 0},
-		   "%zu DataLoader worker%s, busy %.0f %% of the time; training waited %s for them (%.1f %%)%s",
-		   loader->worker_cnt, plural(loader->worker_cnt),
-		   seen_ns ? 100.0 * (seen_ns - fmin(seen_ns, idle_ns)) / seen_ns : 0, duration(loader->wait_ns, waited),
+		   "%s%zu DataLoader worker%s, busy %.0f %% of the time; waits for batches: %s (%.1f %%)%s", which,
+		   loader->worker_cnt, summary_words__plural(loader->worker_cnt),
+		   seen_ns ? 100.0 * (seen_ns - fmin(seen_ns, idle_ns)) / seen_ns : 0,
+		   summary_words__duration(loader->wait_ns, waited),
 		   loader->observed_ns ? 100.0 * loader->wait_ns / loader->observed_ns : 0, advice);
 }
 
@@ -477,8 +407,8 @@ static void say_workers(const struct summary *summary, struct lines *lines)
 	for (size_t i = 0; i < cnt; i++)
 		workers += targets[i].role == ROLE_WORKER;
 	if (workers)
-		lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 1, 1, 0}, "%zu DataLoader worker%s", workers,
-			   plural(workers));
+		lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 1, 1, 0}, "%zu DataLoader worker%s",
+			   workers, summary_words__plural(workers));
 }
 
 static void say_gpu(const struct summary *summary, struct lines *lines)
@@ -510,13 +440,13 @@ static void say_cost(const struct summary *summary, struct lines *lines)
 			most = &counters[i];
 	kinds = cnt + !!malformed;
 	if (cnt)
-		snprintf(lost, sizeof(lost), "lost: %" PRIu64 " %s", most->value,
-			 common__counter_meaning(most->name) ?: most->name);
+		snprintf(lost, sizeof(lost), "lost: %s (%" PRIu64 ")",
+			 common__counter_meaning(most->name) ?: most->name, most->value);
 	else if (malformed)
-		snprintf(lost, sizeof(lost), "lost: %" PRIu64 " records that made no sense", malformed);
+		snprintf(lost, sizeof(lost), "lost: records that made no sense (%" PRIu64 ")", malformed);
 	if (kinds > 1)
 		snprintf(lost + strlen(lost), sizeof(lost) - strlen(lost), "; and %zu other kind%s", kinds - 1,
-			 plural(kinds - 1));
+			 summary_words__plural(kinds - 1));
 	lines__add(lines, &how, "%s%s; %s", slower, cpu, lost);
 }
 
@@ -529,7 +459,7 @@ static void say_notes(const struct summary *summary, struct lines *lines)
 		lines__add(lines, &(struct line_text){"Note", LINE_PLAIN, 2, 4, 0}, "%s", notes[i]);
 	if (cnt > NOTES_SHOWN)
 		lines__add(lines, &(struct line_text){"", LINE_PLAIN, 1, 7, 0}, "%zu more note%s: report --simple",
-			   cnt - NOTES_SHOWN, plural(cnt - NOTES_SHOWN));
+			   cnt - NOTES_SHOWN, summary_words__plural(cnt - NOTES_SHOWN));
 }
 
 /* ---- what next ---- */
@@ -608,7 +538,9 @@ static int print_summary(const struct summary *summary, FILE *out)
 {
 	size_t columns = text__columns();
 	struct lines lines = {
-		.width = columns > SCREEN_COLUMNS ? SCREEN_COLUMNS : columns < COLUMNS_MIN ? COLUMNS_MIN : columns,
+		.width = columns > SCREEN_COLUMNS ? SCREEN_COLUMNS
+			 : columns < COLUMNS_MIN  ? COLUMNS_MIN
+						  : columns,
 		.colour = summary->options->colour,
 		.utf8 = text__utf8(),
 	};

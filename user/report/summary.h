@@ -47,6 +47,12 @@ int summary_rows__print(const struct summary_rows *rows, size_t columns, struct 
 
 #define SUMMARY_ROWS 5
 
+/* In summary_words.c. They return static texts, or out. */
+const char *summary_words__class(enum verdict_class class);
+const char *summary_words__cause(unsigned int cause);         /* of struct blame_group: what takes a slow step longer */
+const char *summary_words__plural(uint64_t cnt);              /* "s", or "" for 1 */
+const char *summary_words__duration(double ns, char out[32]); /* "12.3 ms", "4.1 s" */
+
 /* In summary_json.c. */
 int summary__json(struct job *job, const struct report_options *options, FILE *out);
 

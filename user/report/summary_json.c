@@ -41,8 +41,8 @@ static json_t *json_slow(const struct summary *summary)
 	json_object_set_new(object, "limit_s",
 			    common__json_real(summary->track->rule_of_slow.limit_ns != UINT64_MAX,
 					      summary->track->rule_of_slow.limit_ns / 1e9));
-	return common__json_unless_failed(object, !table.list || steps_tables__groups(summary->job, &summary->of.blame,
-										      0, &table));
+	return common__json_unless_failed(
+		object, !table.list || steps_tables__groups(summary->job, &summary->of.blame, 0, &table));
 }
 
 static json_t *json_phases(const struct summary *summary)
@@ -52,8 +52,7 @@ static json_t *json_phases(const struct summary *summary)
 
 	if (!summary->track)
 		return list;
-	return common__json_unless_failed(list,
-					  steps_tables__phases(&summary->of, &summary->of.blame.all, &table));
+	return common__json_unless_failed(list, steps_tables__phases(&summary->of, &summary->of.blame.all, &table));
 }
 
 static json_t *json_longest(const struct summary *summary)
@@ -96,11 +95,11 @@ static json_t *json_workers(const struct summary *summary)
 		const struct loader *loader = &summary->loaders[i];
 
 		if (loader->worker_cnt)
-			common__json_append(&list, json_pack("{s:I, s:I, s:f, s:o}", "pid", (json_int_t)loader->pid,
-							     "workers", (json_int_t)loader->worker_cnt, "wait_s",
-							     loader->wait_ns / 1e9, "needed",
-							     loader->needed ? json_integer(loader->needed)
-									    : json_null()));
+			common__json_append(&list,
+					    json_pack("{s:I, s:I, s:f, s:o}", "pid", (json_int_t)loader->pid, "workers",
+						      (json_int_t)loader->worker_cnt, "wait_s", loader->wait_ns / 1e9,
+						      "needed",
+						      loader->needed ? json_integer(loader->needed) : json_null()));
 	}
 	return list;
 }

@@ -98,8 +98,7 @@ int summary_rows__print(const struct summary_rows *rows, size_t columns, struct 
 			cell__json("percent", common__json_real(rows->window_ns, share)),
 			cell__if(wide || !table->out,
 				 cell__new("self_mean_s", 4, "each ms", 9, -4, json_integer(row->ns / row->calls))),
-			cell__new(NULL, 5, rows->of_ops ? "operator" : "action", 0, 0,
-				  json_string(row->name)),
+			cell__new(NULL, 5, rows->of_ops ? "operator" : "action", 0, 0, json_string(row->name)),
 		};
 
 		err = TABLE_ADD(table, cells);
