@@ -15,6 +15,7 @@ import subprocess
 
 import helpers
 import pytest
+from terminal import COLOURS, at_terminal
 
 HOSTILE_DIR = "dir\x1b[31m\u009b\u202e\n"
 RANK = b"\x1b[7m7\xc2\x9b\xff\nforged"
@@ -118,6 +119,10 @@ def check_made(file, directory):
         check_text(run("report", "--" + name, *more, file), name)
         check_json(run("report", "--" + name, "--json", "--per-rank", *more, file), name + " --json")
         check_csv(run("report", "--" + name, "--csv", *more, file), name + " --csv")
+    check_text(run("report", file), "summary")
+    check_text(COLOURS.sub("", at_terminal(80, "report", file)).encode(), "summary in a terminal")
+    check_json(run("report", "--summary", "--json", file), "summary --json")
+    check_csv(run("report", "--summary", "--csv", file), "summary --csv")
     assert "\"'=1+1,\\x1b]0;" in check_csv(run("report", "--csv", "--all", file), "simple")
     for option, check in (("--all", check_text), ("--json", check_json), ("--csv", check_csv)):
         check(run("diff", file, file, option), "diff " + option)

@@ -59,7 +59,7 @@ def test_counts(bench, python):
     if (3, 11, 0) <= pythons.VERSIONS[python] < (3, 11, 4):  # CPython gh-104405
         truth.pop(next(key for key in truth if key.endswith(" __getitem__")))
         rows = {key: row for key, row in rows.items() if not key.endswith(" __getitem__")}
-        assert "__getitem__" in record.stdout
+        assert "__getitem__" in helpers.report_text(record.file, "--simple")
     check_counts(rows, truth)
     lost = helpers.report(record.file)["lost"]
     # functions of exec() are gone before their lines are read
@@ -214,7 +214,7 @@ def test_compiled(bench):
     expected, truth = (job.truth() for job in jobs)
     assert [record.wait() for record in records] == [helpers.OK] * 2, [record.what() for record in records]
     assert truth["losses"] == expected["losses"]
-    assert "set its own evaluation function" in records[1].stdout.replace("\n  ", " ")
+    assert "set its own evaluation function" in helpers.report_text(records[1].file, "--simple").replace("\n  ", " ")
 
 
 def has_compile():

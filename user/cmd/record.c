@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * stepflame record: attaches, writes records to the file and the live model until the end, prints
- * the simple report.
+ * the summary.
  */
 #include <errno.h>
 #include <limits.h>
@@ -12,7 +12,9 @@
 
 #include "include/ops.h"
 #include "user/cmd/cmd.h"
+#include "user/cmd/input.h"
 #include "user/cmd/parse.h"
+#include "user/cmd/print.h"
 #include "user/cmd/progress.h"
 #include "user/cmd/session_args.h"
 #include "user/cmd/targets.h"
@@ -28,6 +30,8 @@
 #define SCHEDULE_MAX   1000000000
 
 #define NAMES_REPORTED (1u << 18) /* a program may make up any number */
+
+#define SUMMARY_MAX    (64u << 20) /* bytes: the summary of a larger file would keep the user waiting, and take memory */
 
 enum {
 	OPT_STEPS = 0x100,
@@ -280,7 +284,7 @@ const struct argp cmd_record_argp = {
 	.options = options,
 	.parser = parse_record,
 	.args_doc = "[-p PID | --job NAME | --all]\n-- CMD [ARG...]",
-	.doc = "Record what a running training job does, and print its simple report. Without a target it is the only "
+	.doc = "Record what a running training job does, and print a summary. Without a target it is the only "
 	       "training job of this host, or an error where several run.\v"
 	       "The first Ctrl-C ends the recording and writes it; a second one skips the last snapshot. stepflame "
 	       "never signals the job, and stops it only with --inject, for a moment. A command started after -- "
@@ -296,7 +300,7 @@ static void on_stop_signal(int signal)
 }
 
 /*
- * Where records go: to the file, and to the model for the table printed at the end. The file is
+ * Where records go: to the file, and to the model for the summary printed at the end. The file is
  * opened, which discards what it held, only after the targets are attached; until then the few
  * records are buffered.
  */
@@ -309,7 +313,10 @@ struct sink {
 	size_t name_cnt; /* in the job */
 };
 
-/* Does the report at the end read it? The other records of a long recording would fill the memory. */
+/*
+ * Is it kept for a summary without the file? The other records of a long recording would fill the
+ * memory.
+ */
 static bool is_reported(struct sink *sink, const struct rec_hdr *record)
 {
 	switch (record->type) {
@@ -447,20 +454,47 @@ static void print_recording_end(const struct record_args *args, const struct sin
 		  (unsigned long long)recording_writer__bytes(sink->writer) / 1024 + 1);
 	if (output__is_stdout(args->output))
 		return;
-	log__info("next: stepflame report %s %s%s%s%s%s--leaf | --all | --per-rank | --json", file,
+	log__info("reports: stepflame report %s --simple | %s%s%s%s%s--leaf | --all | --per-rank | --json", file,
 		  args->session.frequency ? "--steps | " : "",
 		  args->session.frequency || args->session.exact ? "--advanced | " : "",
 		  args->session.ops ? "--ops | " : "", args->session.gpu ? "--gpu | " : "",
 		  args->session.syscalls || args->session.frequency ? "--io | " : "");
 	if (args->session.frequency)
-		log__info("or:   stepflame flame %s", file);
+		log__info("or: stepflame flame %s", file);
 	if (args->session.timeline)
-		log__info("or:   stepflame export %s -f chrome -o trace.json.gz", file);
+		log__info("or: stepflame export %s -f chrome -o trace.json.gz", file);
+}
+
+static int add_to_job(const struct rec_hdr *record, void *job)
+{
+	return job__add(job, record);
+}
+
+/* Of the file, as report prints it; without one, or of a large one, of what the sink has kept. */
+static void print_summary(const struct record_args *args, const struct sink *sink)
+{
+	bool to_stdout = output__is_stdout(args->output);
+	bool is_default = !strcmp(args->output, INPUT_DEFAULT);
+	const struct report_options options = {
+		.limit = -1,
+		.file = to_stdout    ? "FILE"
+			: is_default ? NULL
+				     : args->output,
+	};
+	struct job *whole = NULL;
+
+	if (!sink->write_err && interrupts < 2 && recording_writer__bytes(sink->writer) <= SUMMARY_MAX)
+		whole = job__new();
+	if (whole && recording_writer__read(sink->writer, add_to_job, whole)) {
+		job__free(whole);
+		whole = NULL;
+	}
+	print__report(&report_summary, whole ?: sink->job, &options, to_stdout ? stderr : stdout);
+	job__free(whole);
 }
 
 static int record(const struct record_args *args, struct sink *sink, struct launch *launch)
 {
-	const struct report_options report = {0};
 	struct session *session;
 	int err = session__new(&args->session, record_to_file, sink, &session);
 
@@ -481,8 +515,7 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 		job__add(sink->job, &recording_writer__dropped(sink->writer)->hdr);
 	if (err && err != sink->write_err && err != -ENOENT) /* printed already */
 		log__error(NULL, "recording failed: %s", strerror(-err));
-	report_simple.text(sink->job, &report, output__is_stdout(args->output) ? stderr : stdout);
-	fflush(stdout);
+	print_summary(args, sink);
 	print_recording_end(args, sink);
 out:
 	session__free(session);
@@ -505,7 +538,7 @@ static int check_output(const char *path)
 
 int cmd_record(int argc, char **argv)
 {
-	struct record_args args = {.output = "stepflame.rec", .session = {.frequency = FREQUENCY}};
+	struct record_args args = {.output = INPUT_DEFAULT, .session = {.frequency = FREQUENCY}};
 	struct sigaction action = {.sa_handler = on_stop_signal};
 	struct launch launch = {.go = -1};
 	struct sink sink = {0};

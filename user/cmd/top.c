@@ -18,6 +18,7 @@
 #include "user/lib/log.h"
 #include "user/model/stacks.h"
 #include "user/report/common.h"
+#include "user/report/text.h"
 #include "user/session/session.h"
 #include "user/top/keys.h"
 #include "user/top/lines.h"
@@ -321,7 +322,7 @@ int cmd_top(int argc, char **argv)
 		args.iterations = args.iterations ?: 1;
 	}
 	top_state__init(&live.state);
-	live.state.utf8 = screen__utf8();
+	live.state.utf8 = text__utf8();
 	live.state.view = args.view == TOP__VIEWS && !args.batch ? TOP_ACTIONS : args.view;
 	catch_signals();
 	live.job = job__new();
