@@ -50,7 +50,7 @@ DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libc
 	libcollector.so train train-static train-static-stripped calls calls-static calls-static-stripped libnvtx_log.so \
 	libnvtx_ranges-O0.so libnvtx_ranges-O2.so)
 
-.PHONY: all portable doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm fuzz fuzzers zoo bench lint tidy install clean
+.PHONY: all man portable doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm fuzz fuzzers zoo bench lint tidy install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -256,7 +256,7 @@ fuzzers: $(FUZZ)
 
 $(BUILD)/tests/fuzz/memory: LDFLAGS += -Wl,--wrap=process__read_memory,--wrap=nanosleep
 $(BUILD)/tests/fuzz/proc: LDFLAGS += -Wl,--wrap=open64
-$(BUILD)/tests/fuzz/options: LDFLAGS += -Wl,--wrap=argp_parse,--wrap=argp_error,--wrap=session__new
+$(BUILD)/tests/fuzz/options: LDFLAGS += -Wl,--wrap=argp_parse,--wrap=argp_error,--wrap=session__new,--wrap=targets__choose_or_die,--wrap=exit
 
 $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(LIB)
 	@echo '  LD    $@'
@@ -270,6 +270,19 @@ bench: setup
 		&& $$python tools/bench_io.py --stepflame $(BUILD)/stepflame \
 		&& $$python tools/bench_gpu.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites --doubles $(GPU) --library $(BUILD)/libstepflame-inject.so \
 		&& $$python tools/bench_reports.py --stepflame $(BUILD)/stepflame
+
+# The manual pages, from the option tables: stepflame(1), and one for each command.
+MAN := $(BUILD)/man/stepflame.1 $(patsubst %,$(BUILD)/man/stepflame-%.1,$(shell sed -n 's/^\t{"\([a-z]*\)", cmd_.*/\1/p' user/cmd/commands.c))
+
+man: $(MAN)
+
+$(BUILD)/man/stepflame.1: $(BUILD)/tools/manual
+	@mkdir -p $(@D)
+	$(Q)$< man > $@
+
+$(BUILD)/man/stepflame-%.1: $(BUILD)/tools/manual
+	@mkdir -p $(@D)
+	$(Q)$< man $* > $@
 
 LINT_SRC = $(filter-out user/inject/%,$(wildcard user/*.c user/*/*.c user/*/*/*.c tools/*.c))
 INJECT_SRC = $(if $(INJECT),$(wildcard user/inject/*.c))
@@ -302,12 +315,12 @@ $(BUILD)/tidy/%.ok: %.c $(BUILD)/%.o .clang-tidy
 	$(Q)clang-tidy --quiet $< -- $(TIDY_CFLAGS)
 	@touch $@
 
-install: all
+install: all man
 	install -D -m 755 $(BUILD)/stepflame $(DESTDIR)$(PREFIX)/bin/stepflame
 	$(if $(INJECT),install -D -m 755 $(INJECT) $(DESTDIR)$(PREFIX)/lib/stepflame/libstepflame-inject.so)
 	install -d $(DESTDIR)$(PREFIX)/share/doc/stepflame $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	$(BUILD)/tools/manual man > $(DESTDIR)$(PREFIX)/share/man/man1/stepflame.1
+	install -m 644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1
 	$(BUILD)/tools/manual completion > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/stepflame
 	install -m 644 LICENSE README.md CHANGELOG.md $(wildcard docs/*.md) $(DESTDIR)$(PREFIX)/share/doc/stepflame
 

@@ -16,7 +16,7 @@
 
 #define GPU_RING_NAME        "stepflame-gpu"       /* of the memfd, seen as /memfd:stepflame-gpu */
 #define GPU_RING_MAGIC       0x31677072666c7473ULL /* "stlfrpg1", little-endian */
-#define GPU_RING_VERSION     2
+#define GPU_RING_VERSION     3
 #define GPU_RING_CONTROL     4096       /* bytes before the ring */
 #define GPU_RING_BYTES       (8u << 20) /* a power of two; unwritten pages cost nothing */
 #define GPU_RING_PATIENCE_NS 5000000000ULL
@@ -90,6 +90,7 @@ struct gpu_ring_clock {
 	struct gpu_ring_hdr hdr;
 	uint64_t cupti_ns;
 	uint64_t before_ns, behind_ns;
+	uint64_t told_ns; /* CLOCK_MONOTONIC: the ring has all that ended before; 0: nobody asked CUPTI */
 };
 
 struct gpu_ring_device {

@@ -66,6 +66,7 @@ cat <<END
 
 demo: the training run went on meanwhile; its last word: $(grep '^step ' "$log" | tail -n 1)
 demo: the recording is $recording. Try:
+  $stepflame report $recording --simple  Lightning's table of actions
   $stepflame report $recording --leaf    only the actions that contain no other
   $stepflame report $recording --all     also torch's own labels: optimizer, DataLoader, backward
   $stepflame report $recording --json    for programs

@@ -3,6 +3,7 @@
  * Writes the manual page, or the bash completion, from the option tables that parse the command line.
  *
  *   manual man          stepflame(1) on stdout
+ *   manual man COMMAND  stepflame-COMMAND(1)
  *   manual completion   for share/bash-completion/completions/stepflame
  */
 #include <ctype.h>
@@ -23,10 +24,10 @@ static void put(const char *text)
 	}
 }
 
-/* The next option that has a name, from o on; headings of groups have none. NULL at the end of the table. */
+/* The next option that is shown, from o on; headings of groups have no name. NULL at the end of the table. */
 static const struct argp_option *option_at(const struct argp_option *o)
 {
-	while (o && !o->name && (o->key || o->doc || o->group))
+	while (o && ((!o->name && (o->key || o->doc || o->group)) || (o->flags & OPTION_HIDDEN)))
 		o++;
 	return o && o->name ? o : NULL;
 }
@@ -49,11 +50,11 @@ static void put_option(const struct argp_option *o)
 	putchar('\n');
 }
 
+/* The description and the options of a command. */
 static void put_command(const struct command *c)
 {
 	char doc[2048], *after;
 
-	printf(".SS \"stepflame %s\"\n", c->name);
 	snprintf(doc, sizeof(doc), "%s", c->argp->doc ? c->argp->doc : "");
 	after = strchr(doc, '\v');
 	if (after)
@@ -69,18 +70,38 @@ static void put_command(const struct command *c)
 	}
 }
 
+/* "record [OPTION...] -p PID", for each of the ways to call it. */
+static void put_synopsis(const struct command *c)
+{
+	char ways[256], *rest = ways, *way;
+
+	snprintf(ways, sizeof(ways), "%s", c->argp->args_doc ? c->argp->args_doc : "");
+	while ((way = strsep(&rest, "\n"))) {
+		printf(".B stepflame %s\n[\\fIOPTION\\fR...] ", c->name);
+		put(way);
+		puts("\n.br");
+	}
+}
+
+static void put_title(const char *name)
+{
+	fputs(".TH \"", stdout);
+	for (const char *c = name; *c; c++)
+		putchar(toupper(*c));
+	puts("\" 1 \"\" \"stepflame " STEPFLAME_VERSION "\" \"User Commands\"");
+}
+
 static void put_manual(void)
 {
-	puts(".TH STEPFLAME 1 \"\" \"stepflame " STEPFLAME_VERSION "\" \"User Commands\"\n"
-	     ".SH NAME\nstepflame \\- watch a running PyTorch or Lightning training job from outside\n.SH SYNOPSIS");
+	put_title("stepflame");
+	puts(".SH NAME\nstepflame \\- watch a running PyTorch or Lightning training job from outside\n.SH SYNOPSIS");
 	for (const struct command *c = commands; c->name; c++)
-		printf(".B stepflame %s\n[\\fIOPTION\\fR...] %s\n.br\n", c->name,
-		       !strcmp(c->name, "record") ? "\\-p \\fIPID\\fR | \\-\\- \\fICMD\\fR..."
-		       : c->argp->args_doc        ? c->argp->args_doc
-						  : "");
-	puts(".SH COMMANDS");
-	for (const struct command *c = commands; c->name; c++)
+		put_synopsis(c);
+	puts(".B stepflame help\n[\\fICOMMAND\\fR]\n.SH COMMANDS");
+	for (const struct command *c = commands; c->name; c++) {
+		printf(".SS \"stepflame %s\"\n", c->name);
 		put_command(c);
+	}
 	puts(".SH EXIT STATUS\n"
 	     "0 ok, 1 error, 2 usage, 3 permission, 4 target gone or not found, 5 kernel, Python or torch not "
 	     "supported.\n"
@@ -89,11 +110,32 @@ static void put_manual(void)
 	     ".SH ENVIRONMENT\n.TP\n.B STEPFLAME_DEBUG\nshow what the kernel says of programs that it refuses.");
 }
 
+static int put_manual_of(const char *name)
+{
+	const struct command *c = commands;
+	char title[64];
+
+	while (c->name && strcmp(c->name, name))
+		c++;
+	if (!c->name)
+		return fprintf(stderr, "manual: there is no command '%s'\n", name), 2;
+	snprintf(title, sizeof(title), "stepflame-%s", name);
+	put_title(title);
+	printf(".SH NAME\nstepflame\\-%s \\- ", name);
+	put(c->help);
+	puts("\n.SH SYNOPSIS");
+	put_synopsis(c);
+	puts(".SH DESCRIPTION");
+	put_command(c);
+	puts(".SH SEE ALSO\n.BR stepflame (1)");
+	return 0;
+}
+
 static void put_completion(void)
 {
 	fputs("_stepflame() {\n\tlocal words=\"\"\n\tcase ${COMP_WORDS[1]} in\n", stdout);
 	for (const struct command *c = commands; c->name; c++) {
-		printf("\t%s) words=\"--help", c->name);
+		printf("\t%s) words=\"--help --usage", c->name);
 		for (const struct argp_option *o = option_at(c->argp->options); o; o = option_at(o + 1))
 			printf(" --%s", o->name);
 		puts("\" ;;");
@@ -109,9 +151,11 @@ int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "man"))
 		put_manual();
+	else if (argc == 3 && !strcmp(argv[1], "man"))
+		return put_manual_of(argv[2]) ?: fflush(stdout) ? 1 : 0;
 	else if (argc == 2 && !strcmp(argv[1], "completion"))
 		put_completion();
 	else
-		return fputs("usage: manual man|completion\n", stderr), 2;
+		return fputs("usage: manual man [COMMAND] | completion\n", stderr), 2;
 	return fflush(stdout) ? 1 : 0;
 }

@@ -10,6 +10,7 @@
 #include "user/lib/capabilities.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
+#include "user/lib/similar.h"
 
 static void print_help(FILE *out)
 {
@@ -18,9 +19,9 @@ static void print_help(FILE *out)
 	      out);
 	for (const struct command *c = commands; c->name; c++)
 		fprintf(out, "  %-10s %s\n", c->name, c->help);
-	fputs("\n  --help     this\n"
+	fputs("\n  --help     this, as -h does\n"
 	      "  --version  the version\n\n"
-	      "`stepflame COMMAND --help` explains a command.\n",
+	      "`stepflame help COMMAND` explains a command, as `stepflame COMMAND --help` does.\n",
 	      out);
 }
 
@@ -32,10 +33,59 @@ static int end_of_output(void)
 	return SF_EXIT_ERROR;
 }
 
+static int run_command(const struct command *c, int argc, char **argv)
+{
+	char full_name[64];
+
+	if (geteuid() && !c->traces)
+		capabilities__drop(); /* what it reads and writes, its user may */
+	snprintf(full_name, sizeof(full_name), "stepflame %s", c->name);
+	argv[0] = full_name;
+	return c->run(argc, argv);
+}
+
+static const struct command *find_command(const char *name)
+{
+	const struct command *c = commands;
+
+	while (c->name && strcmp(c->name, name))
+		c++;
+	return c->name ? c : NULL;
+}
+
+static int refuse_command(const char *name)
+{
+	struct similar similar = {.word = name};
+
+	for (const struct command *c = commands; c->name; c++)
+		similar__try(&similar, c->name);
+	similar__try(&similar, "help");
+	if (!similar.best) {
+		log__error(NULL, "there is no command '%s'", name);
+		print_help(stderr);
+	} else {
+		log__error("`stepflame --help` lists the commands", "there is no command '%s'; did you mean '%s'?",
+			   name, similar.best);
+	}
+	return SF_EXIT_USAGE;
+}
+
+/* stepflame help [COMMAND] */
+static int help(const char *name)
+{
+	char *argv[] = {NULL, "--help", NULL};
+	const struct command *c = name ? find_command(name) : NULL;
+
+	if (name && strcmp(name, "help"))
+		return c ? run_command(c, 2, argv) : refuse_command(name);
+	print_help(stdout);
+	return end_of_output();
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
-	char full_name[64];
+	const struct command *command;
 	int null = 0;
 
 	while (null >= 0 && null < 3) /* standard files that the caller closed: no other file may take their numbers */
@@ -54,21 +104,13 @@ int main(int argc, char **argv)
 		puts("stepflame " STEPFLAME_VERSION);
 		return end_of_output();
 	}
-	if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "-?") || !strcmp(name, "help")) {
-		print_help(stdout);
-		return end_of_output();
-	}
-	for (const struct command *c = commands; c->name; c++) {
-		if (strcmp(c->name, name))
-			continue;
-		if (geteuid() && !c->traces)
-			capabilities__drop(); /* what it reads and writes, its user may */
-		snprintf(full_name, sizeof(full_name), "stepflame %s", name);
-		argv[1] = full_name;
-		return c->run(argc - 1, argv + 1);
-	}
+	if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "-?") || !strcmp(name, "help"))
+		return help(argc > 2 ? argv[2] : NULL);
+	command = find_command(name);
+	if (command)
+		return run_command(command, argc - 1, argv + 1);
 	if (*name)
-		log__error(NULL, "no command is named '%s'", name);
+		return refuse_command(name);
 	print_help(stderr);
 	return SF_EXIT_USAGE;
 }

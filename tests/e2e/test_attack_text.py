@@ -15,6 +15,7 @@ import subprocess
 
 import helpers
 import pytest
+from terminal import COLOURS, at_terminal
 
 HOSTILE_DIR = "dir\x1b[31m\u009b\u202e\n"
 RANK = b"\x1b[7m7\xc2\x9b\xff\nforged"
@@ -71,7 +72,7 @@ def poser(bench, hostile_dir):
         "import ctypes, sys, time; ctypes.CDLL(sys.argv[1]); ctypes.CDLL(None).prctl(15, b'%s', 0, 0, 0); print('ready', flush=True); time.sleep(60)"
         % (r"a\x1b[31m\xc2\x9b\x9b\nb")
     )
-    env = {**os.environb, b"RANK": RANK}
+    env = {**os.environb, b"RANK": RANK, b"TORCHELASTIC_RUN_ID": RANK}
     return bench.process(helpers.PYTHON, "-c", script, library, "\x1b[2J\u009b\u202e", env=env).until_ready()
 
 
@@ -79,6 +80,7 @@ def test_process(poser):
     """What a process says of itself, in the commands that look at one."""
     said = check_text(run("ps"), "ps")
     assert r"\x1b[7m7\x9b" in said and r"2.\x1b[31m\x9b" in said
+    check_json(run("ps", "--json"), "ps --json")
     said = check_text(run("doctor", "-p", poser.pid, codes=(0, 4, 5)), "doctor")
     assert r"a\x1b[31m\x9b" in said and r"2.\x1b[31m" in said
     checks = check_json(run("doctor", "--json", "-p", poser.pid, codes=(0, 4, 5)), "doctor --json")["checks"]
@@ -117,6 +119,10 @@ def check_made(file, directory):
         check_text(run("report", "--" + name, *more, file), name)
         check_json(run("report", "--" + name, "--json", "--per-rank", *more, file), name + " --json")
         check_csv(run("report", "--" + name, "--csv", *more, file), name + " --csv")
+    check_text(run("report", file), "summary")
+    check_text(COLOURS.sub("", at_terminal(80, "report", file)).encode(), "summary in a terminal")
+    check_json(run("report", "--summary", "--json", file), "summary --json")
+    check_csv(run("report", "--summary", "--csv", file), "summary --csv")
     assert "\"'=1+1,\\x1b]0;" in check_csv(run("report", "--csv", "--all", file), "simple")
     for option, check in (("--all", check_text), ("--json", check_json), ("--csv", check_csv)):
         check(run("diff", file, file, option), "diff " + option)

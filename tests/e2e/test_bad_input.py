@@ -21,7 +21,6 @@ from helpers import ERROR, PERMISSION, TARGET, UNSUPPORTED, USAGE, check_message
         ["--no-such-option"],
         ["no-such-command"],
         [],
-        ["record"],
         ["record", "--no-such-option"],
         ["record", "-p"],
         ["record", "-p", "abc"],
@@ -38,6 +37,10 @@ from helpers import ERROR, PERMISSION, TARGET, UNSUPPORTED, USAGE, check_message
         ["record", "--"],
         ["report", "--no-such-option"],
         ["report", "--sort", "beauty"],
+        ["report", "--summary", "--per-rank"],
+        ["report", "--summary", "--limit", "3"],
+        ["report", "--summary", "--sort", "total"],
+        ["report", "--summary", "--all"],
         ["report", "--limit", "many"],
         ["report", "one.rec", "two.rec"],
         ["record", "-o", "-", "--", "true"],
@@ -144,7 +147,7 @@ def test_standard_input(tmp_path, command):
     of_file = piped(*[word.replace("FILE", "a.rec") for word in command], cwd=tmp_path)
     of_stdin = piped(*[word.replace("FILE", "-") for word in command], data=data, cwd=tmp_path)
     assert of_file.returncode == helpers.OK, of_file
-    assert of_stdin.returncode == helpers.OK and of_stdin.stdout.replace(b"standard input", b"a.rec") == of_file.stdout, of_stdin
+    assert of_stdin.returncode == helpers.OK and of_stdin.stdout.replace(b"standard input", b"a.rec").replace(b"report FILE", b"report a.rec") == of_file.stdout, of_stdin
     cut = piped(*[word.replace("FILE", "-") for word in command], data=data[:1000], cwd=tmp_path)
     assert cut.returncode == ERROR and b"standard input is cut off after 1000 bytes" in cut.stderr
 
@@ -162,7 +165,7 @@ def test_recording_to_standard_output(bench):
     assert result.returncode == helpers.OK and b"cut" not in result.stderr, result
     steps = re.search(r"window: .* s, (\d+) steps", result.stdout.decode())
     assert steps and int(steps[1]) in (truth["steps"], truth["steps"] - 1)
-    assert "Profiler Report" in record.stderr and not (bench.directory / "-").exists()
+    assert "\nSteps       " in record.stderr and "\nNext        stepflame report FILE" in record.stderr and not (bench.directory / "-").exists()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")

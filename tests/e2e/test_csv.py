@@ -2,19 +2,16 @@
 """report --csv and diff --csv, read back by Python's csv module and compared with the JSON, and tables in narrow terminals."""
 
 import csv
-import fcntl
 import io
 import json
 import os
-import pty
-import struct
 import subprocess
-import termios
 
 import helpers
 import pytest
 import recfile as rec
 import stepped
+from terminal import at_terminal
 
 PID, OTHER = stepped.PID, 777
 HOSTILE = 'a "quoted", long\nname\x1b[31m, é\u202e'
@@ -155,24 +152,6 @@ def test_either_json_or_csv(recording):
 
 
 # ---- tables in terminals ----
-
-
-def at_terminal(columns, *args, env=()):
-    """What a terminal with so many columns shows."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    env = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | dict(env)
-    process = subprocess.Popen([helpers.STEPFLAME, *map(str, args)], stdout=its, env=env)
-    os.close(its)
-    text = b""
-    try:
-        while part := os.read(ours, 65536):
-            text += part
-    except OSError:  # EIO: the other side is closed
-        pass
-    os.close(ours)
-    assert process.wait(60) == helpers.OK
-    return text.decode().replace("\r\n", "\n")
 
 
 def rows_of(text, head):

@@ -237,6 +237,6 @@ def test_errors():
     child = subprocess.Popen(["true"])
     child.wait()
     check_message(stepflame("dump", "-p", child.pid), TARGET)
-    for args in ([], ["-p", "x"], ["-p", "1", "more"], ["-p", "1,"]):
+    for args in (["-p", "x"], ["-p", "1", "more"], ["-p", "1,"]):
         result = stepflame("dump", *args)
         assert result.returncode == USAGE and not result.stdout, result

@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import helpers
 import pytest
@@ -26,7 +27,11 @@ def profiled(bench, python):
     """{"LINE NAME": [calls, primitive calls, tottime, cumtime]} by cProfile."""
     job = bench.job(JOB, "--profile", python=python).until_ready()
     job.release()
-    return job.truth()["rows"]
+    truth = job.truth()
+    # since 3.12 cProfile misses the first call of a thread now and then, on a busy machine
+    threaded = next(row for key, row in truth["rows"].items() if key.endswith(" threaded"))
+    threaded[:2] = [truth["threads"]] * 2
+    return truth["rows"]
 
 
 def recorded(bench, python, *args):
@@ -54,7 +59,7 @@ def test_counts(bench, python):
     if (3, 11, 0) <= pythons.VERSIONS[python] < (3, 11, 4):  # CPython gh-104405
         truth.pop(next(key for key in truth if key.endswith(" __getitem__")))
         rows = {key: row for key, row in rows.items() if not key.endswith(" __getitem__")}
-        assert "__getitem__" in record.stdout
+        assert "__getitem__" in helpers.report_text(record.file, "--simple")
     check_counts(rows, truth)
     lost = helpers.report(record.file)["lost"]
     # functions of exec() are gone before their lines are read
@@ -63,6 +68,28 @@ def test_counts(bench, python):
     busy, around = (next(rows[key] for key in rows if key.endswith(name)) for name in (" busy", " around"))
     assert own["busy"] <= busy[2] / 1e9 <= own["busy"] + PER_CALL + own["delayed"]
     assert busy[2] == busy[3] <= around[3] and around[2] / 1e9 <= PER_CALL + own["delayed"]
+
+
+LOADS_LIBRARY = """
+import ctypes, sys, time
+ctypes.CDLL(sys.argv[1])
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pythons.parametrize(pythons.of_minor(13))
+def test_a_file_searched_before(bench, python):
+    """The interpreter's library, which another process maps that does not run by it, and in which something else is looked for."""
+    job = bench.job(JOB, python=python).until_ready()
+    library = next(path for path in Path("/proc/%d/maps" % job.pid).read_text().split() if "/libpython" in path)
+    other = bench.process(pythons.SYSTEM, "-c", LOADS_LIBRARY, library).until_ready()
+    pids = "%d,%d" % (other.pid, job.pid)  # in this order
+    record = bench.record("-p", pids, "--exact=force", "-F", 0, "-d", 5, "--action", library + ":PyObject_IsTrue").until_armed()
+    job.release()
+    job.truth()
+    assert record.wait() == helpers.OK, record.what()
+    assert sum(row[0] for row in recfile.read_calls(record.file).values()) > 1000
 
 
 @pythons.parametrize({name: python for name, python in pythons.SUPPORTED.items() if pythons.MINOR[python] != 12}, long=(9, 10))
@@ -187,7 +214,7 @@ def test_compiled(bench):
     expected, truth = (job.truth() for job in jobs)
     assert [record.wait() for record in records] == [helpers.OK] * 2, [record.what() for record in records]
     assert truth["losses"] == expected["losses"]
-    assert "set its own evaluation function" in records[1].stdout.replace("\n  ", " ")
+    assert "set its own evaluation function" in helpers.report_text(records[1].file, "--simple").replace("\n  ", " ")
 
 
 def has_compile():

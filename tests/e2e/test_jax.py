@@ -41,7 +41,7 @@ def test_equals_its_clock(bench, jax_python):
     (target,) = found["target"]
     assert target["torch"] is None and re.fullmatch(r"\d+\.\d+\.\d+", target["jax"])
     helpers.check_lost_at_most(found, "open_at_start")
-    text = helpers.report_text(record.file)
+    text = helpers.report_text(record.file, "--simple")
     assert "calls of a jitted function" in text and "the calls of 'jit train_step'" in re.sub(r"\s+", " ", text)
     assert "JAX " + target["jax"] in text
 

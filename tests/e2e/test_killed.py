@@ -59,4 +59,4 @@ def test_guardian_killed(bench):
     record.interrupt()
     assert record.wait() == helpers.OK, record.what()
     assert not helpers.breakpoints(job.pid)
-    assert "stepflame-guard was killed" in helpers.report_text(record.file)
+    assert "stepflame-guard was killed" in helpers.report_text(record.file, "--simple")

@@ -69,7 +69,7 @@ def test_two_hosts(tmp_path):
     assert second.time_ns - first.time_ns == SECOND // 4
     assert (first.pid, first.tid) == (100, 101) and (first.waker_pid, first.waker_tid) == (100, 102)
     assert second.tid - second.pid == 1 and second.waker_tid - second.waker_pid == 2
-    text = subprocess.run([helpers.STEPFLAME, "report", str(out)], capture_output=True, check=True, text=True).stdout
+    text = subprocess.run([helpers.STEPFLAME, "report", str(out), "--simple"], capture_output=True, check=True, text=True).stdout
     assert "target: pid 100 on alpha, rank 0" in text and "target: pid 100 on beta, rank 1" in text
     assert text.count("a note") == 1
 

@@ -205,7 +205,7 @@ def test_too_many(bench):
     job.release()
     assert record.wait() == 0, record.what()
     job.kill()
-    text = helpers.report_text(record.file)
+    text = helpers.report_text(record.file, "--simple")
     assert "pushes and pops NVTX ranges" in " ".join(text.split())
     found = helpers.report(record.file)
     # whoever was inside of them has lost them, and no more

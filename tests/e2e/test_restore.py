@@ -5,6 +5,7 @@ the kernel leaves depends on the instant of the kill (test_killed.py).
 """
 
 import ctypes
+import json
 import os
 import signal
 import struct
@@ -84,6 +85,9 @@ def test_breakpoint_beside_a_recording(bench):
     listed = restore("-n", "-p", job.pid)
     assert sum(int(line.split()[1]) for line in listed.stdout.splitlines()[1:]) == len(used) + 1
     assert helpers.breakpoints(job.pid) == used | {(path, offset)}
+    as_json = json.loads(restore("-n", "-j", "-p", job.pid).stdout)
+    assert (as_json["report"], as_json["dry_run"], as_json["searched"], as_json["words"]) == ("restore", True, 1, 0)
+    assert sum(file["found"] for file in as_json["files"]) == len(used) + 1 and {file["pid"] for file in as_json["files"]} == {job.pid}
     found = rows(restore("-p", job.pid))
     assert found[path][1] == 1 and "a tracer that runs uses them" in found[path][3]
     assert sum(row[2] for row in found.values()) == len(used)

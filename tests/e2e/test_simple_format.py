@@ -22,7 +22,7 @@ START = 1_000_000_000
 
 
 def report(path, *args):
-    return subprocess.run([STEPFLAME, "report", str(path), *args], capture_output=True, timeout=60)
+    return subprocess.run([STEPFLAME, "report", str(path), "--simple", *args], capture_output=True, timeout=60)
 
 
 class Durations(list):
@@ -355,7 +355,7 @@ def test_full_disk_is_an_error(lightning_job):
 
 def test_default_file_and_version(tmp_path, lightning_job):
     (tmp_path / "stepflame.rec").write_bytes(lightning_job.read_bytes())
-    result = subprocess.run([STEPFLAME, "report"], capture_output=True, cwd=tmp_path)
+    result = subprocess.run([STEPFLAME, "report", "--simple"], capture_output=True, cwd=tmp_path)
     assert result.stdout == report(lightning_job).stdout
     version = subprocess.run([STEPFLAME, "--version"], capture_output=True).stdout
     assert version.startswith(b"stepflame ")

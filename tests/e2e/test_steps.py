@@ -286,7 +286,7 @@ def test_step_at(bench):
     record, truth = bench.recorded("plain_loop.py", "--labels", "--epochs", 1, options=["--step-at", "inner \N{GREEK SMALL LETTER LAMDA}"])
     rule, boundaries, _ = read_steps(record.file)
     assert (rule, boundaries) == (USER, truth["steps"])
-    assert "(--step-at)" in helpers.report_text(record.file)
+    assert "(--step-at)" in helpers.report_text(record.file, "--simple")
 
 
 def test_step_at_nothing(bench):
@@ -300,5 +300,5 @@ def test_step_at_nothing(bench):
     seen = re.search("no span named 'my lable' .*; seen: (.*)$", record.stderr, re.M)[1].split("; ")
     actions = [row["name"] for row in helpers.report(record.file, "--all")["actions"]]
     assert len(seen) == 5 and set(seen) <= set(actions), (seen, actions)
-    text = helpers.report_text(record.file)
+    text = helpers.report_text(record.file, "--simple")
     assert "note: no step was found" in text and "no step boundary found" in text

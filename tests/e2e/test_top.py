@@ -395,6 +395,6 @@ def test_counts_and_step_times(bench):
 
 def test_messages(bench):
     helpers.check_message(helpers.stepflame("top", "-p", 999999999), helpers.TARGET)
-    for args in ([], ["-p", "x"], ["-p", 1, "-i", "1ms"], ["-p", 1, "--view", "all"], ["-p", 1, "more"], ["-p", 1, "-n", "-1"]):
+    for args in (["-p", "x"], ["-p", 1, "-i", "1ms"], ["-p", 1, "--view", "all"], ["-p", 1, "more"], ["-p", 1, "-n", "-1"]):
         found = helpers.stepflame("top", *args)
         assert found.returncode == helpers.USAGE, (args, found.stderr)

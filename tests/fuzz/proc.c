@@ -22,6 +22,7 @@ static const struct {
 	{"cmdline", "python\0train.py"},
 	{"maps", "1000-2000 r-xp 00000000 08:01 7 /usr/lib/libtorch_cpu.so\n"},
 	{"environ", "RANK=1"},
+	{"cgroup", "0::/system.slice/docker-12ab.scope\n"},
 	{"syscall", "202 0x1 0x2 0x3 0x4 0x5 0x6 0x7 0x8\n"},
 	{"schedstat", "1 2 3\n"},
 };
@@ -76,6 +77,8 @@ static void read_process(void)
 		process__release(&process);
 	}
 	if (!process__environ(1, "RANK", value, sizeof(value)))
+		FUZZ_CHECK(strlen(value) < sizeof(value));
+	if (!process__cgroup(1, value, sizeof(value)))
 		FUZZ_CHECK(strlen(value) < sizeof(value));
 	process__each_mapping(1, on_mapping, &length);
 	proc__status(1, 0, &status);

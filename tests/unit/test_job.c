@@ -314,6 +314,30 @@ static void test_unknown_and_longer_records(void **state)
 	assert_int_equal(cnt, 1);
 }
 
+/* Children are told by number alone, and each pid once, by its last role. */
+static void test_counted_children(void **state)
+{
+	struct job *job = *state;
+	size_t cnt;
+
+	assert_int_equal(job__only_count_children(job), 0);
+	assert_int_equal(add_target(job, 10, ROLE_MAIN, -1), 0);
+	for (__u32 pid = 1; pid < 9; pid++)
+		assert_int_equal(add_target(job, pid, ROLE_CHILD, -1), 0);
+	assert_int_equal(add_target(job, 8, ROLE_CHILD, -1), 0);
+	assert_int_equal(add_target(job, 7, ROLE_WORKER, -1), 0);
+	assert_int_equal(add_target(job, 6, ROLE_MAIN, -1), 0);
+	assert_int_equal(add_target(job, (4U << 20) - 1, ROLE_WORKER, -1), 0);
+	assert_int_equal(add_target(job, 4U << 20, ROLE_CHILD, -1), 0); /* no pid of Linux */
+	assert_int_equal(job__target_cnt(job, ROLE_CHILD), 7);
+	assert_int_equal(job__target_cnt(job, ROLE_WORKER), 2);
+	assert_int_equal(job__target_cnt(job, ROLE_MAIN), 2);
+	job__targets(job, &cnt);
+	assert_int_equal(cnt, 3);
+	assert_false(job__is_main(job, 1));
+	assert_true(job__is_main(job, 6));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -331,6 +355,7 @@ int main(void)
 		TEST(test_lies),
 		TEST(test_sums_do_not_wrap),
 		TEST(test_unknown_and_longer_records),
+		TEST(test_counted_children),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,6 +75,7 @@ static void write_new(const char *path)
 	assert_int_equal(output__check(path, &out), 0);
 	assert_int_equal(output__open(path, &out), 0);
 	assert_int_equal(write(out.fd, "new", 3), 3);
+	assert_int_equal(count_temporaries(), 0); /* nothing that a kill would leave */
 	close(out.fd);
 	assert_int_equal(output__keep(&out), 0);
 	output__release(&out);

@@ -454,7 +454,11 @@ static void test_environ(void **state)
 {
 	static const char *const environment[] = {"RANK_X=9", "RANK=a=b c", "EMPTY=", "NONSENSE", "RANK=2", NULL};
 	const struct sleeper *sleeper = *state;
-	char value[64], tiny[4];
+	char value[64], tiny[4], empty[8] = "before", none[8] = "before";
+	const struct environ_value wanted[] = {{"RANK", value, sizeof(value)},
+					       {"RANK", tiny, sizeof(tiny)},
+					       {"EMPTY", empty, sizeof(empty)},
+					       {"RAN", none, sizeof(none)}};
 	pid_t pid;
 
 	pid = start_program(sleeper->program, (const char *const[]){"sleep", "60", NULL}, environment);
@@ -466,8 +470,36 @@ static void test_environ(void **state)
 	assert_string_equal(value, "");
 	assert_int_equal(process__environ(pid, "RAN", value, sizeof(value)), -ENOENT);
 	assert_int_equal(process__environ(pid, "NONSENSE", value, sizeof(value)), -ENOENT);
+	assert_int_equal(process__environs(pid, wanted, 4), 0);
+	assert_string_equal(value, "a=b c");
+	assert_string_equal(tiny, "a=b");
+	assert_string_equal(empty, "");
+	assert_string_equal(none, "");
 	end_child(pid);
 	assert_int_equal(process__environ(pid, "RANK", value, sizeof(value)), -ESRCH);
+}
+
+/* The longest of what /proc says; cut where there is no room. */
+static void test_cgroup(void **state)
+{
+	char path[4096], cut[2], line[4200];
+	FILE *file = fopen("/proc/self/cgroup", "r");
+	bool listed = false;
+
+	assert_non_null(file);
+	assert_int_equal(process__cgroup(getpid(), path, sizeof(path)), 0);
+	while (fgets(line, sizeof(line), file)) {
+		const char *of = strchr(strchr(line, ':') + 1, ':') + 1;
+
+		line[strcspn(line, "\n")] = 0;
+		assert_true(strlen(of) <= strlen(path));
+		listed |= !strcmp(of, path);
+	}
+	fclose(file);
+	assert_true(listed && path[0] == '/');
+	assert_int_equal(process__cgroup(getpid(), cut, sizeof(cut)), 0);
+	assert_string_equal(cut, "/");
+	assert_int_equal(process__cgroup(0x3fffff, path, sizeof(path)), -ESRCH);
 }
 
 static void test_memory(void **state)
@@ -552,8 +584,9 @@ int main(void)
 		cmocka_unit_test(test_kernel_thread), cmocka_unit_test(test_bases),
 		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_deleted),
 		cmocka_unit_test(test_replaced),      cmocka_unit_test(test_mount_namespace),
-		cmocka_unit_test(test_environ),       cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_children),      cmocka_unit_test(test_usage),
+		cmocka_unit_test(test_environ),       cmocka_unit_test(test_cgroup),
+		cmocka_unit_test(test_memory),        cmocka_unit_test(test_children),
+		cmocka_unit_test(test_usage),
 	};
 
 	return cmocka_run_group_tests(tests, setup_sleeper, teardown_sleeper);

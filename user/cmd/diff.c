@@ -14,13 +14,14 @@
 #include <unistd.h>
 
 #include "user/cmd/input.h"
+#include "user/cmd/parse.h"
 #include "user/lib/log.h"
 #include "user/report/diff.h"
 #include "user/report/text.h"
 
 #define LIMIT 10
 
-enum { OPT_THRESHOLD = 256, OPT_LIMIT, OPT_ALL, OPT_JSON, OPT_CSV };
+enum { OPT_THRESHOLD = 256, OPT_LIMIT, OPT_ALL, OPT_CSV };
 
 struct diff_args {
 	struct diff_options options;
@@ -33,7 +34,7 @@ static const struct argp_option options[] = {
 	 "exit with 6 if FILE2's median step takes more than PCT percent longer than FILE1's, and more than chance", 0},
 	{"limit", OPT_LIMIT, "N", 0, "at most N rows of a kind (default 10; 0: all)", 0},
 	{"all", OPT_ALL, NULL, 0, "also rows that may have changed by chance (~)", 0},
-	{"json", OPT_JSON, NULL, 0, "one JSON object", 0},
+	{"json", 'j', NULL, 0, "one JSON object", 0},
 	{"csv", OPT_CSV, NULL, 0, "CSV: the rows of all tables, with the keys of the JSON", 0},
 	{0},
 };
@@ -65,7 +66,7 @@ static error_t parse_diff_or_die(int key, char *arg, struct argp_state *state)
 	case OPT_ALL:
 		arguments->options.all = true;
 		break;
-	case OPT_JSON:
+	case 'j':
 		arguments->json = true;
 		break;
 	case OPT_CSV:
@@ -173,7 +174,7 @@ int cmd_diff(int argc, char **argv)
 	struct diff_input inputs[DIFF__SIDES] = {0};
 	int err = 0, code;
 
-	argp_parse(&cmd_diff_argp, argc, argv, 0, NULL, &arguments);
+	parse__or_die(&cmd_diff_argp, argc, argv, 0, &arguments);
 	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 	text__use_terminal(STDOUT_FILENO);

@@ -14,6 +14,7 @@
 #include "stepflame.skel.h"
 #include "user/cmd/cmd.h"
 #include "user/cmd/doctor.h"
+#include "user/cmd/parse.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
 #include "user/report/common.h"
@@ -475,7 +476,7 @@ int cmd_doctor(int argc, char **argv)
 	struct doctor d = {0};
 	int err, process_err = 0, print_err;
 
-	argp_parse(&cmd_doctor_argp, argc, argv, 0, NULL, &d);
+	parse__or_die(&cmd_doctor_argp, argc, argv, 0, &d);
 	err = check_machine(&d);
 	if (d.pid)
 		process_err = doctor__check_process(&d);

@@ -6,6 +6,7 @@
 
 #include "user/cmd/doctor.h"
 #include "user/lib/capabilities.h"
+#include "user/lib/lockdown.h"
 
 #define FOR_PROGRAMS (CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON))
 #define AS_ROOT      "run it as root (sudo), or with the capabilities that docs/safety.md lists"
@@ -49,18 +50,16 @@ static void check_user_namespace(struct doctor *d)
 		doctor__add(d, "user namespace", OK, NULL, "the first one");
 }
 
-/* "none [integrity] confidentiality" */
 static void check_lockdown(struct doctor *d)
 {
-	char modes[64];
+	enum lockdown mode = lockdown__mode();
 
-	read_line("/sys/kernel/security/lockdown", modes, sizeof(modes));
-	if (strstr(modes, "[confidentiality]"))
+	if (mode == LOCKDOWN_CONFIDENTIALITY)
 		doctor__add(d, "lockdown", FAIL, "boot with lockdown=integrity or lockdown=none",
 			    "confidentiality: BPF programs may not read the kernel's memory");
 	else
 		doctor__add(d, "lockdown", OK, NULL, "%s",
-			    strstr(modes, "[integrity]") ? "integrity: does not restrict stepflame" : "none");
+			    mode == LOCKDOWN_INTEGRITY ? "integrity: does not restrict stepflame" : "none");
 }
 
 static void check_selinux(struct doctor *d)

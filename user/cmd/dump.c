@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "user/cmd/cmd.h"
-#include "user/cmd/pids.h"
+#include "user/cmd/parse.h"
+#include "user/cmd/targets.h"
 #include "user/lib/log.h"
 #include "user/runtime/python/python.h"
 #include "user/runtime/python/pythread.h"
@@ -18,12 +19,12 @@
 #include "user/runtime/xla/jax.h"
 
 struct dump_args {
-	struct pids pids;
+	struct targets targets;
 	bool json;
 };
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID[,PID...]", 0, "dump these processes and their children; may be given several times", 0},
+	TARGET_OPTIONS,
 	{"json", 'j', NULL, 0, "print one JSON object", 0},
 	{0},
 };
@@ -33,29 +34,28 @@ static error_t parse_dump(int key, char *arg, struct argp_state *state)
 	struct dump_args *args = state->input;
 
 	switch (key) {
-	case 'p':
-		pids__parse(state, &args->pids, arg);
-		return 0;
 	case 'j':
 		args->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "dump takes no argument but -p PID");
+		argp_error(state, "dump takes no argument '%s': for a process give -p PID, for a job --job NAME", arg);
 		return 0;
 	case ARGP_KEY_END:
-		if (!args->pids.cnt)
-			argp_error(state, "give -p PID");
+		targets__check(state, &args->targets);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return targets__option(state, &args->targets, key, arg);
 	}
 }
 
 const struct argp cmd_dump_argp = {
 	.options = options,
 	.parser = parse_dump,
-	.args_doc = "-p PID",
-	.doc = "Say what every thread of a running job does right now: its Python stack, and what it waits for.\v"
+	.args_doc = "[-p PID | --job NAME | --all]",
+	.doc = "Say what every thread of a running job does right now, also those of its children: its Python stack, "
+	       "and "
+	       "what it waits for. Without a target it is the only training job of this host, or an error where "
+	       "several run.\v"
 	       "dump does not stop the job: it reads the threads one after the other, and marks a stack that changes "
 	       "while it is read. It needs neither BPF nor torch nor JAX; for threads that run no Python it prints "
 	       "their system call.",
@@ -232,10 +232,11 @@ int cmd_dump(int argc, char **argv)
 	struct dump dump = {0};
 	int err = 0, print_err;
 
-	argp_parse(&cmd_dump_argp, argc, argv, 0, NULL, &args);
-	for (size_t i = 0; i < args.pids.cnt; i++) {
-		if (dump__find(&dump, args.pids.pid[i]) < 0)
-			err = dump__add_job(&dump, args.pids.pid[i]) ?: err;
+	parse__or_die(&cmd_dump_argp, argc, argv, 0, &args);
+	targets__choose_or_die(&args.targets, "dump", "reading");
+	for (size_t i = 0; i < args.targets.pids.cnt; i++) {
+		if (dump__find(&dump, args.targets.pids.pid[i]) < 0)
+			err = dump__add_job(&dump, args.targets.pids.pid[i]) ?: err;
 	}
 	print_err = !dump.process_cnt ? 0 : args.json ? dump__json(&dump, stdout) : dump__text(&dump, stdout);
 	for (size_t i = 0; i < dump.process_cnt; i++)

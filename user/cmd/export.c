@@ -14,6 +14,7 @@
 #include <zlib.h>
 
 #include "user/cmd/input.h"
+#include "user/cmd/parse.h"
 #include "user/export/export.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
@@ -331,7 +332,7 @@ int cmd_export(int argc, char **argv)
 	struct export_models models = {0};
 	int err = -ENOMEM;
 
-	argp_parse(&cmd_export_argp, argc, argv, 0, NULL, &arguments);
+	parse__or_die(&cmd_export_argp, argc, argv, 0, &arguments);
 	if (!arguments.file)
 		arguments.file = INPUT_DEFAULT;
 	if (!arguments.output)

@@ -13,6 +13,7 @@
 
 #include "user/analysis/flame.h"
 #include "user/cmd/input.h"
+#include "user/cmd/parse.h"
 #include "user/export/folded.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
@@ -387,7 +388,7 @@ int cmd_flame(int argc, char **argv)
 	struct page page = {.flame = flame};
 	int err = flame ? 0 : -ENOMEM;
 
-	argp_parse(&cmd_flame_argp, argc, argv, 0, NULL, &arguments);
+	parse__or_die(&cmd_flame_argp, argc, argv, 0, &arguments);
 	if (!arguments.files[0])
 		arguments.files[0] = INPUT_DEFAULT;
 	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */

@@ -6,8 +6,10 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "user/cmd/input.h"
+#include "user/cmd/parse.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/recording/merge.h"
@@ -51,6 +53,9 @@ static error_t parse_merge_or_die(int key, char *arg, struct argp_state *state)
 			argp_error(state, "name two recordings or more");
 		if (!arguments->output)
 			argp_error(state, "name the recording to write: -o OUT");
+		if (output__is_stdout(arguments->output) && isatty(STDOUT_FILENO))
+			argp_error(state,
+				   "a recording is not for a terminal: name a file with -o, or write into a pipe");
 		for (size_t i = 0; i < arguments->file_cnt; i++)
 			if (input__is_stdin(arguments->files[i]))
 				argp_error(state, "each recording is read twice, which standard input ('-') cannot be");
@@ -174,7 +179,7 @@ int cmd_merge(int argc, char **argv)
 	struct merge *merge;
 	int err = -ENOMEM;
 
-	argp_parse(&cmd_merge_argp, argc, argv, 0, NULL, &arguments);
+	parse__or_die(&cmd_merge_argp, argc, argv, 0, &arguments);
 	merge = merge__new(arguments.file_cnt, write_record, &writing);
 	if (merge)
 		err = read_all(&arguments, merge, look_at_record);

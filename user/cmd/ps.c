@@ -7,159 +7,183 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "user/cmd/cmd.h"
+#include "user/cmd/parse.h"
+#include "user/cmd/trainings.h"
+#include "user/lib/json.h"
 #include "user/lib/log.h"
+#include "user/report/common.h"
+#include "user/report/table.h"
 #include "user/report/text.h"
 #include "user/runtime/python/python.h"
 #include "user/runtime/torch/torch.h"
 #include "user/runtime/xla/jax.h"
 
-struct ps_row {
-	struct process process;
+struct ps_args {
+	bool json;
+};
+
+/* What is seen of a process. */
+struct ps_look {
 	struct python python;
 	int python_err;
-	char torch[32], jax[16], rank[16];
-	int workers; /* its children that have torch or JAX too */
-	bool child;
+	char torch[32], jax[16];
+	const char *cuda; /* NULL: none */
+};
+
+static const struct argp_option options[] = {
+	{"json", 'j', NULL, 0, "print one JSON object", 0},
+	{0},
 };
 
 static error_t parse_ps(int key, char *arg, struct argp_state *state)
 {
-	if (key == ARGP_KEY_ARG)
-		argp_error(state, "ps takes no argument");
-	return key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
+	struct ps_args *args = state->input;
+
+	switch (key) {
+	case 'j':
+		args->json = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "ps takes no argument '%s'", arg);
+		return 0;
+	case ARGP_KEY_END:
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
 }
 
 const struct argp cmd_ps_argp = {
+	.options = options,
 	.parser = parse_ps,
 	.doc = "List the processes of this host that have torch or JAX, with what stepflame can see of them.\v"
 	       "RANK is that in the process's environment. WORKERS counts its child processes that have torch or JAX, "
-	       "such as those of a DataLoader; these have no line of their own.",
+	       "such as those of a DataLoader; these have no line of their own. JOB is a name for record --job: the "
+	       "id of a run of torchrun, of a Slurm job or of a container.",
 };
 
-static int by_pid(const void *a, const void *b)
+static void look_at(const struct training *training, struct ps_look *look)
 {
-	const struct ps_row *x = a, *y = b;
+	const struct process *process = &training->process;
+	const struct mapped_file *torch = torch__file(process), *jax = jax__file(process);
 
-	return x->process.pid - y->process.pid;
+	memset(look, 0, sizeof(*look));
+	if (torch)
+		torch__version(process, torch, look->torch, sizeof(look->torch));
+	if (jax)
+		jax__version(process, jax, look->jax, sizeof(look->jax));
+	look->python_err = python__find(process, &look->python, NULL);
+	if (process__file(process, "libcuda.so"))
+		look->cuda = "CUDA";
+	else if (process__file(process, "libcudart"))
+		look->cuda = "CUDA (no driver)";
 }
 
-/* Collects the host's processes; where maps may not be read, only counts them. */
-static size_t collect_processes(struct ps_row **rows, size_t *hidden)
+static const char *what_is_seen(const struct ps_look *look)
 {
-	pid_t *pids = NULL;
-	int cnt = process__list(&pids);
-	size_t n = 0;
-
-	*rows = calloc(cnt > 0 ? cnt : 1, sizeof(**rows));
-	*hidden = 0;
-	for (int i = 0; *rows && i < cnt; i++) {
-		struct ps_row *row = &(*rows)[n];
-		const struct mapped_file *torch, *jax;
-		int err = process__read(pids[i], &row->process);
-
-		if (err) {
-			*hidden += err == -EACCES || err == -EPERM;
-			continue;
-		}
-		torch = torch__file(&row->process);
-		jax = jax__file(&row->process);
-		if (!torch && !jax) {
-			process__release(&row->process);
-			continue;
-		}
-		if (torch)
-			torch__version(&row->process, torch, row->torch, sizeof(row->torch));
-		if (jax)
-			jax__version(&row->process, jax, row->jax, sizeof(row->jax));
-		if (process__environ(pids[i], "RANK", row->rank, sizeof(row->rank)))
-			strcpy(row->rank, "-");
-		row->python_err = python__find(&row->process, &row->python, NULL);
-		n++;
-	}
-	free(pids);
-	qsort(*rows, n, sizeof(**rows), by_pid);
-	return n;
-}
-
-/*
- * Is the process forked, or started by multiprocessing, rather than a program of its own that a
- * process with torch started?
- */
-static bool is_part_of(const struct process *process, const struct process *parent)
-{
-	return process->parent == parent->pid &&
-	       (!strcmp(process->command, parent->command) || strstr(process->command, "multiprocessing"));
-}
-
-static void count_ps_workers(struct ps_row *rows, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		for (size_t k = 0; k < n; k++) {
-			if (!is_part_of(&rows[i].process, &rows[k].process) || strcmp(rows[i].rank, rows[k].rank))
-				continue;
-			rows[i].child = true;
-			rows[k].workers++;
-		}
-	}
-}
-
-static const char *what_is_mapped_of_cuda(const struct ps_row *row)
-{
-	if (process__file(&row->process, "libcuda.so"))
-		return ", CUDA";
-	return process__file(&row->process, "libcudart") ? ", CUDA (no driver)" : "";
-}
-
-static const char *what_is_seen(const struct ps_row *row)
-{
-	if (!row->torch[0] && row->jax[0])
-		return row->python_err ? "jitted calls (Python not supported)" : "jitted calls, compiles";
-	if (row->python_err == -ENOENT)
+	if (!look->torch[0] && look->jax[0])
+		return look->python_err ? "jitted calls (Python not supported)" : "jitted calls, compiles";
+	if (look->python_err == -ENOENT)
 		return "labels (no Python)";
-	if (row->python_err)
+	if (look->python_err)
 		return "labels (Python not supported)";
-	if (!row->python.functions.next)
+	if (!look->python.functions.next)
 		return "labels (no next() found)";
 	return "actions, labels";
 }
 
+static json_t *text_or_null(const char *text)
+{
+	return text && *text ? json__string(text) : json_null();
+}
+
+/* RANK is any text. */
+static json_t *rank_number(const char *text)
+{
+	char *end;
+	long rank = strtol(text, &end, 10);
+
+	return *text && !*end && rank >= 0 && rank <= INT32_MAX ? json_integer(rank) : json_null();
+}
+
+/* All that has the process, of which the text has a part. */
+static int add_row(struct table *table, const struct training *t)
+{
+	struct ps_look look;
+	char seen[64], framework[64], job[sizeof(t->run)];
+
+	look_at(t, &look);
+	snprintf(framework, sizeof(framework), "%s%s%s%s", look.torch, look.torch[0] && look.jax[0] ? "+" : "",
+		 look.jax[0] ? "JAX " : "", look.jax);
+	snprintf(seen, sizeof(seen), "%s%s%s", what_is_seen(&look), look.cuda ? ", " : "", look.cuda ?: "");
+	training__job_name(t, job, sizeof(job));
+	return TABLE_ADD(table, ((const struct cell[]){
+					cell__new("pid", 1, "PID", 8, 0, json_integer(t->process.pid)),
+					cell__new(NULL, 2, "RANK", 5, 0, text_or_null(t->rank)),
+					cell__json("rank", rank_number(t->rank)),
+					cell__new("workers", 3, "WORKERS", 7, 0, json_integer(t->workers)),
+					cell__new("python", 4, "PYTHON", -8, 0, text_or_null(look.python.version)),
+					cell__new(NULL, 5, "TORCH/JAX", -14, 0, text_or_null(framework)),
+					cell__json("torch", text_or_null(look.torch)),
+					cell__json("jax", text_or_null(look.jax)),
+					cell__json("cuda", text_or_null(look.cuda)),
+					cell__new("job", 6, "JOB", -12, 0, text_or_null(job)),
+					cell__json("torchrun", text_or_null(t->run)),
+					cell__json("slurm", text_or_null(t->slurm)),
+					cell__json("container", text_or_null(t->container)),
+					cell__json("cgroup", text_or_null(t->cgroup)),
+					cell__json("launcher", json_boolean(t->launcher)),
+					cell__new("seen", 7, "SEEN", -32, 0, json_string(seen)),
+					cell__new("command", 8, "COMMAND", 0, 0, json__string(t->process.command)),
+				}));
+}
+
+static int print_trainings(const struct trainings *t, struct table *table)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < t->cnt && !err; i++)
+		if (!t->items[i].child)
+			err = add_row(table, &t->items[i]);
+	return err;
+}
+
+static int print_json(const struct trainings *t)
+{
+	json_t *object = json_pack("{s:s, s:s}", "report", "ps", "stepflame", STEPFLAME_VERSION);
+	struct table table = table__json(object, "processes");
+	int err = print_trainings(t, &table) ?: json_object_set_new(object, "hidden", json_integer(t->hidden));
+
+	return common__print_json(common__json_unless_failed(object, err), stdout);
+}
+
+static int print_text(const struct trainings *t)
+{
+	struct table table = {.out = stdout, .gap = " ", .unknown = "-", .rules = RULES_NONE};
+	int err;
+
+	text__use_terminal(STDOUT_FILENO);
+	err = print_trainings(t, &table) ?: common__flush(stdout);
+	if (!err && !table.row_cnt)
+		log__info("no process with torch or JAX is running here");
+	return err;
+}
+
 int cmd_ps(int argc, char **argv)
 {
-	struct ps_row *rows;
-	size_t hidden, n, shown = 0;
+	struct ps_args args = {0};
+	struct trainings trainings;
+	int err;
 
-	argp_parse(&cmd_ps_argp, argc, argv, 0, NULL, NULL);
-	n = collect_processes(&rows, &hidden);
-	if (!rows)
-		return SF_EXIT_ERROR;
-	count_ps_workers(rows, n);
-	for (size_t i = 0; i < n; i++) {
-		const struct ps_row *r = &rows[i];
-		char seen[64], framework[64];
-
-		if (r->child)
-			continue;
-		if (!shown++)
-			printf("%8s %5s %7s %-8s %-14s %-32s %s\n", "PID", "RANK", "WORKERS", "PYTHON", "TORCH/JAX",
-			       "SEEN", "COMMAND");
-		snprintf(framework, sizeof(framework), "%s%s%s%s", r->torch, r->torch[0] && r->jax[0] ? "+" : "",
-			 r->jax[0]     ? "JAX "
-			 : r->torch[0] ? ""
-				       : "-",
-			 r->jax);
-		snprintf(seen, sizeof(seen), "%s%s", what_is_seen(r), what_is_mapped_of_cuda(r));
-		text__line(stdout, "%8d %5s %7d %-8s %-14s %-32s %s", r->process.pid, r->rank, r->workers,
-			   r->python.version[0] ? r->python.version : "-", framework, seen, r->process.command);
-	}
-	for (size_t i = 0; i < n; i++)
-		process__release(&rows[i].process);
-	free(rows);
-	if (!shown)
-		log__info("no process with torch or JAX is running here");
-	if (hidden)
-		log__warn("run stepflame ps as root (sudo) to see them too",
-			  "stepflame may not examine %zu process%s of other users", hidden, hidden == 1 ? "" : "es");
-	return fflush(stdout) ? SF_EXIT_ERROR : SF_EXIT_OK;
+	parse__or_die(&cmd_ps_argp, argc, argv, 0, &args);
+	err = trainings__find(&trainings);
+	if (err)
+		return log__exit_code(err);
+	err = args.json ? print_json(&trainings) : print_text(&trainings);
+	trainings__warn_of_hidden(&trainings);
+	trainings__release(&trainings);
+	return log__exit_code(err);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * stepflame record: attaches, writes records to the file and the live model until the end, prints
- * the simple report.
+ * the summary.
  */
 #include <errno.h>
 #include <limits.h>
@@ -12,8 +12,12 @@
 
 #include "include/ops.h"
 #include "user/cmd/cmd.h"
-#include "user/cmd/pids.h"
+#include "user/cmd/input.h"
+#include "user/cmd/parse.h"
+#include "user/cmd/print.h"
+#include "user/cmd/progress.h"
 #include "user/cmd/session_args.h"
+#include "user/cmd/targets.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/recording/recording.h"
@@ -26,6 +30,8 @@
 #define SCHEDULE_MAX   1000000000
 
 #define NAMES_REPORTED (1u << 18) /* a program may make up any number */
+
+#define SUMMARY_MAX    (64u << 20) /* bytes: the summary of a larger file would keep the user waiting, and take memory */
 
 enum {
 	OPT_STEPS = 0x100,
@@ -49,19 +55,19 @@ enum {
 };
 
 struct record_args {
-	struct pids targets;
+	struct targets targets;
 	const char *actions[ACTIONS_MAX];
 	const char *output;
 	uint64_t duration_ns; /* 0: until the end */
 	uint64_t max_bytes;   /* of disk; 0: any */
 	struct session_options session;
-	char **command; /* NULL with -p */
+	char **command; /* NULL with targets */
 	const char *user;
 	struct launch_user runs_as;
 };
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID[,PID...]", 0, "record these running processes; may be given several times", 0},
+	TARGET_OPTIONS,
 	{"duration", 'd', "TIME", 0, "stop after TIME: 10s (or 10), 500ms, 2m, 1h; default: when the targets end", 0},
 	{"steps", OPT_STEPS, "N", 0, "record N whole training steps, then stop", 0},
 	{"step-at", OPT_STEP_AT, "NAME", 0,
@@ -150,8 +156,11 @@ static void parse_schedule(struct argp_state *state, struct record_args *args, c
  */
 static void settle_or_die(struct argp_state *state, struct record_args *args)
 {
-	if (!args->command == !args->targets.cnt)
-		argp_error(state, "give either -p PID or -- CMD");
+	targets__check(state, &args->targets);
+	if (args->command && targets__given(&args->targets))
+		argp_error(state, "give either running processes, with -p PID, --job or --all, or -- CMD");
+	if (!args->command && state->quoted)
+		argp_error(state, "give a command behind --");
 	if (args->user && !args->command)
 		argp_error(state, "--user is for -- CMD");
 	if (args->session.steps && args->session.schedule[OP_ACTIVE])
@@ -180,9 +189,6 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 	char *end;
 
 	switch (key) {
-	case 'p':
-		pids__parse(state, &args->targets, arg);
-		return 0;
 	case 'd':
 		args->duration_ns = session_args__time(state, arg);
 		return 0;
@@ -265,17 +271,21 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 					  "file with -o");
 		if (args->command && output__is_stdout(args->output))
 			argp_error(state, "the command writes to standard output, too: name a file with -o");
+		if (output__is_stdout(args->output) && isatty(STDOUT_FILENO))
+			argp_error(state, "a recording is not for a terminal: name a file with -o, or write into a "
+					  "pipe");
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return targets__option(state, &args->targets, key, arg);
 	}
 }
 
 const struct argp cmd_record_argp = {
 	.options = options,
 	.parser = parse_record,
-	.args_doc = "-p PID\n-- CMD [ARG...]",
-	.doc = "Record what a running training job does, and print its simple report.\v"
+	.args_doc = "[-p PID | --job NAME | --all]\n-- CMD [ARG...]",
+	.doc = "Record what a running training job does, and print a summary. Without a target it is the only "
+	       "training job of this host, or an error where several run.\v"
 	       "The first Ctrl-C ends the recording and writes it; a second one skips the last snapshot. stepflame "
 	       "never signals the job, and stops it only with --inject, for a moment. A command started after -- "
 	       "runs on until it ends by itself, and stepflame returns its exit status; behind sudo it runs as the "
@@ -290,7 +300,7 @@ static void on_stop_signal(int signal)
 }
 
 /*
- * Where records go: to the file, and to the model for the table printed at the end. The file is
+ * Where records go: to the file, and to the model for the summary printed at the end. The file is
  * opened, which discards what it held, only after the targets are attached; until then the few
  * records are buffered.
  */
@@ -303,7 +313,10 @@ struct sink {
 	size_t name_cnt; /* in the job */
 };
 
-/* Does the report at the end read it? The other records of a long recording would fill the memory. */
+/*
+ * Is it kept for a summary without the file? The other records of a long recording would fill the
+ * memory.
+ */
 static bool is_reported(struct sink *sink, const struct rec_hdr *record)
 {
 	switch (record->type) {
@@ -369,22 +382,6 @@ static int sink_open(struct sink *sink, const char *path, uint64_t max_bytes)
 	return 0;
 }
 
-static void print_progress(const struct session_progress *p)
-{
-	static const char *const spaces = "        ";
-
-	if (isatty(STDERR_FILENO))
-		dprintf(STDERR_FILENO, "\r  %.1f s   %llu steps   %llu calls   %llu lost%s", p->elapsed_ns / 1e9,
-			(unsigned long long)p->steps, (unsigned long long)p->calls, (unsigned long long)p->lost,
-			spaces);
-}
-
-static void clear_progress(void)
-{
-	if (isatty(STDERR_FILENO))
-		dprintf(STDERR_FILENO, "\r\033[K");
-}
-
 /* Until the next look at the session: no longer than the recording is to last. */
 static int poll_ms(const struct record_args *args, const struct session_progress *progress)
 {
@@ -402,6 +399,7 @@ static int poll_ms(const struct record_args *args, const struct session_progress
  */
 static int run_session(struct session *session, const struct record_args *args, struct launch *launch)
 {
+	struct progress shown = {.duration_ns = args->duration_ns};
 	struct session_progress progress;
 	int err;
 
@@ -410,10 +408,10 @@ static int run_session(struct session *session, const struct record_args *args, 
 		err = session__poll(session, poll_ms(args, &progress));
 		session__progress(session, &progress);
 		launch__reap(launch, false);
-		print_progress(&progress);
+		progress__show(&shown, &progress);
 	} while (!err && !interrupts && progress.alive && !progress.done && !launch->ended &&
 		 (!args->duration_ns || progress.elapsed_ns < args->duration_ns));
-	clear_progress();
+	progress__clear(&shown);
 	return err;
 }
 
@@ -437,8 +435,8 @@ static int start_targets(struct session *session, const struct record_args *args
 {
 	int err = 0;
 
-	for (size_t i = 0; i < args->targets.cnt && !err; i++)
-		err = session__attach(session, args->targets.pid[i]);
+	for (size_t i = 0; i < args->targets.pids.cnt && !err; i++)
+		err = session__attach(session, args->targets.pids.pid[i]);
 	if (!err && args->command) {
 		prepare_injection(args);
 		err = launch__fork(launch, args->command, &args->runs_as) ?: session__follow(session, launch->pid);
@@ -468,20 +466,47 @@ static void print_recording_end(const struct record_args *args, const struct sin
 		  (unsigned long long)recording_writer__bytes(sink->writer) / 1024 + 1);
 	if (output__is_stdout(args->output))
 		return;
-	log__info("next: stepflame report %s %s%s%s%s%s--leaf | --all | --per-rank | --json", file,
+	log__info("reports: stepflame report %s --simple | %s%s%s%s%s--leaf | --all | --per-rank | --json", file,
 		  args->session.frequency ? "--steps | " : "",
 		  args->session.frequency || args->session.exact ? "--advanced | " : "",
 		  args->session.ops ? "--ops | " : "", args->session.gpu ? "--gpu | " : "",
 		  args->session.syscalls || args->session.frequency ? "--io | " : "");
 	if (args->session.frequency)
-		log__info("or:   stepflame flame %s", file);
+		log__info("or: stepflame flame %s", file);
 	if (args->session.timeline)
-		log__info("or:   stepflame export %s -f chrome -o trace.json.gz", file);
+		log__info("or: stepflame export %s -f chrome -o trace.json.gz", file);
+}
+
+static int add_to_job(const struct rec_hdr *record, void *job)
+{
+	return job__add(job, record);
+}
+
+/* Of the file, as report prints it; without one, or of a large one, of what the sink has kept. */
+static void print_summary(const struct record_args *args, const struct sink *sink)
+{
+	bool to_stdout = output__is_stdout(args->output);
+	bool is_default = !strcmp(args->output, INPUT_DEFAULT);
+	const struct report_options options = {
+		.limit = -1,
+		.file = to_stdout    ? "FILE"
+			: is_default ? NULL
+				     : args->output,
+	};
+	struct job *whole = NULL;
+
+	if (!sink->write_err && interrupts < 2 && recording_writer__bytes(sink->writer) <= SUMMARY_MAX)
+		whole = job__new();
+	if (whole && recording_writer__read(sink->writer, add_to_job, whole)) {
+		job__free(whole);
+		whole = NULL;
+	}
+	print__report(&report_summary, whole ?: sink->job, &options, to_stdout ? stderr : stdout);
+	job__free(whole);
 }
 
 static int record(const struct record_args *args, struct sink *sink, struct launch *launch)
 {
-	const struct report_options report = {0};
 	struct session *session;
 	int err = session__new(&args->session, record_to_file, sink, &session);
 
@@ -502,8 +527,7 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 		job__add(sink->job, &recording_writer__dropped(sink->writer)->hdr);
 	if (err && err != sink->write_err && err != -ENOENT) /* printed already */
 		log__error(NULL, "recording failed: %s", strerror(-err));
-	report_simple.text(sink->job, &report, output__is_stdout(args->output) ? stderr : stdout);
-	fflush(stdout);
+	print_summary(args, sink);
 	print_recording_end(args, sink);
 out:
 	session__free(session);
@@ -526,14 +550,16 @@ static int check_output(const char *path)
 
 int cmd_record(int argc, char **argv)
 {
-	struct record_args args = {.output = "stepflame.rec", .session = {.frequency = FREQUENCY}};
+	struct record_args args = {.output = INPUT_DEFAULT, .session = {.frequency = FREQUENCY}};
 	struct sigaction action = {.sa_handler = on_stop_signal};
 	struct launch launch = {.go = -1};
 	struct sink sink = {0};
 	int err;
 
 	args.session.actions = args.actions;
-	argp_parse(&cmd_record_argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+	parse__or_die(&cmd_record_argp, argc, argv, ARGP_IN_ORDER, &args);
+	if (!args.command)
+		targets__choose_or_die(&args.targets, "record", "recording");
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
@@ -541,7 +567,7 @@ int cmd_record(int argc, char **argv)
 	if (err)
 		return log__exit_code(err);
 	sink.job = job__new();
-	err = sink.job ? record(&args, &sink, &launch) : -ENOMEM;
+	err = (sink.job ? job__only_count_children(sink.job) : -ENOMEM) ?: record(&args, &sink, &launch);
 	launch_user__release(&args.runs_as);
 	recording_writer__free(sink.writer);
 	free(sink.buffered);

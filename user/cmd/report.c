@@ -11,12 +11,14 @@
 #include <unistd.h>
 
 #include "user/cmd/input.h"
+#include "user/cmd/parse.h"
+#include "user/cmd/print.h"
 #include "user/lib/log.h"
 #include "user/report/report.h"
-#include "user/report/text.h"
 
 enum {
-	OPT_SIMPLE = 256,
+	OPT_SUMMARY = 256,
+	OPT_SIMPLE,
 	OPT_ADVANCED,
 	OPT_OPS,
 	OPT_STEPS,
@@ -28,7 +30,6 @@ enum {
 	OPT_LIMIT,
 	OPT_ACTION,
 	OPT_PER_RANK,
-	OPT_JSON,
 	OPT_CSV,
 	OPT_BY_ACTION,
 	OPT_BY_OP,
@@ -50,7 +51,10 @@ struct report_args {
 
 static const struct argp_option options[] = {
 	{.doc = "Which report:"},
-	{"simple", OPT_SIMPLE, NULL, 0, "Lightning's table of actions (default)", 0},
+	{"summary", OPT_SUMMARY, NULL, 0,
+	 "one screen: what limits the job, slow steps, the longest actions (default, without the options below)", 0},
+	{"simple", OPT_SIMPLE, NULL, 0,
+	 "Lightning's table of actions (default where another option is given, such as --json or --limit)", 0},
 	{"advanced", OPT_ADVANCED, NULL, 0,
 	 "Lightning's tables of functions, one for each action, in the form of pstats", 0},
 	{"ops", OPT_OPS, NULL, 0, "torch.profiler's table of operators; needs a recording made with --ops", 0},
@@ -99,7 +103,7 @@ static const struct argp_option options[] = {
 	{.doc = "With --gpu (also --by-action and --overloads, which split its rows):"},
 	{"by-op", OPT_BY_OP, NULL, 0, "a row for each operator that asked for the work, if operators were recorded", 0},
 	{.doc = "How it is printed:"},
-	{"json", OPT_JSON, NULL, 0, "one JSON object", 0},
+	{"json", 'j', NULL, 0, "one JSON object", 0},
 	{"csv", OPT_CSV, NULL, 0,
 	 "CSV, the rows of one table with the keys of the JSON: actions; with --advanced the functions of each action, "
 	 "with --ops operators, with --steps all steps, with --io system calls of each process, with --gpu kernels",
@@ -184,11 +188,35 @@ static bool parse_switch(int key, struct report_args *arguments)
 	return false;
 }
 
+static void check_summary_or_die(struct argp_state *state, const struct report_args *arguments)
+{
+	const struct report_options *options = &arguments->options;
+	const char *name = options->per_rank     ? "per-rank"
+			   : options->action     ? "action"
+			   : options->limit >= 0 ? "limit"
+						 : NULL;
+
+	if (name && !strcmp(arguments->report, "summary"))
+		argp_error(state, "--%s is for tables, not for --summary", name);
+}
+
+/* Do the options ask for a table, which without a report's name is the simple one? */
+static bool wants_table(const struct report_args *arguments)
+{
+	const struct report_options *options = &arguments->options;
+
+	return arguments->switches || options->json || options->csv || options->per_rank || options->sort ||
+	       options->action || options->limit >= 0;
+}
+
 static error_t parse_report_or_die(int key, char *arg, struct argp_state *state)
 {
 	struct report_args *arguments = state->input;
 
 	switch (key) {
+	case OPT_SUMMARY:
+		arguments->report = "summary";
+		break;
 	case OPT_SIMPLE:
 		arguments->report = "simple";
 		break;
@@ -221,7 +249,7 @@ static error_t parse_report_or_die(int key, char *arg, struct argp_state *state)
 	case OPT_PER_RANK:
 		arguments->options.per_rank = true;
 		break;
-	case OPT_JSON:
+	case 'j':
 		arguments->options.json = true;
 		break;
 	case OPT_CSV:
@@ -233,8 +261,11 @@ static error_t parse_report_or_die(int key, char *arg, struct argp_state *state)
 		arguments->file = arg;
 		break;
 	case ARGP_KEY_END:
+		if (!arguments->report)
+			arguments->report = wants_table(arguments) ? "simple" : "summary";
 		check_sort_key_or_die(state, arguments);
 		check_report_switches_or_die(state, arguments);
+		check_summary_or_die(state, arguments);
 		if (arguments->options.json && arguments->options.csv)
 			argp_error(state, "either --json or --csv");
 		break;
@@ -256,45 +287,25 @@ static int add_record_to_report(const struct rec_hdr *record, void *job)
 	return job__add(job, record);
 }
 
-/* Makes the report in memory and writes it at once, so that an error of stdout keeps its errno. */
-static int print_report(struct job *job, const struct report_args *arguments)
-{
-	const struct report_ops *ops = report__find(arguments->report);
-	const struct report_options *options = &arguments->options;
-	char *text = NULL;
-	size_t bytes = 0;
-	FILE *memory = open_memstream(&text, &bytes);
-	int err = -ENOMEM;
-
-	if (memory) {
-		err = (options->json || options->csv ? ops->json : ops->text)(job, options, memory);
-		if (fclose(memory) && !err)
-			err = -ENOMEM;
-	}
-	if (!err && (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout)))
-		err = -errno;
-	free(text);
-	return err;
-}
-
 int cmd_report(int argc, char **argv)
 {
-	struct report_args arguments = {.report = "simple", .options.limit = -1};
+	struct report_args arguments = {.options.limit = -1};
 	struct job *job = NULL;
 	int err;
 
-	argp_parse(&cmd_report_argp, argc, argv, 0, NULL, &arguments);
+	parse__or_die(&cmd_report_argp, argc, argv, 0, &arguments);
 	if (!arguments.file)
 		arguments.file = INPUT_DEFAULT;
+	if (strcmp(arguments.file, INPUT_DEFAULT) != 0)
+		arguments.options.file = input__is_stdin(arguments.file) ? "FILE" : arguments.file;
 	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 
-	text__use_terminal(STDOUT_FILENO);
 	job = job__new();
 	err = job ? input__read(arguments.file, add_record_to_report, job) : -ENOMEM;
 	if (err)
 		goto out;
-	err = print_report(job, &arguments);
+	err = print__report(report__find(arguments.report), job, &arguments.options, stdout);
 	if (err == -EPIPE)
 		err = 0;
 	else if (err)

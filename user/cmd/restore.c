@@ -14,21 +14,25 @@
 #include <unistd.h>
 
 #include "user/cmd/cmd.h"
+#include "user/cmd/parse.h"
 #include "user/cmd/pids.h"
+#include "user/lib/json.h"
 #include "user/lib/log.h"
-#include "user/lib/utf8.h"
 #include "user/proc/breakpoints.h"
 #include "user/proc/proc.h"
+#include "user/report/common.h"
+#include "user/report/table.h"
 #include "user/session/guardian_words.h"
 
 struct restore_args {
 	struct pids pids; /* none: all processes */
-	bool dry_run;
+	bool dry_run, json;
 };
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "only what was left in these processes; may be given several times", 0},
 	{"dry-run", 'n', NULL, 0, "list what was left, and change nothing", 0},
+	{"json", 'j', NULL, 0, "print one JSON object", 0},
 	{0},
 };
 
@@ -42,6 +46,9 @@ static error_t parse_restore(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'n':
 		args->dry_run = true;
+		return 0;
+	case 'j':
+		args->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "restore takes no argument but -p PID");
@@ -301,42 +308,54 @@ static size_t count_left(const struct breakpoint_file *found, const struct break
 	return cnt;
 }
 
-static const char *why_left(const struct restored_process *p, int err)
+/* NULL: none is left. */
+static const char *why_left(const struct restored_process *p, size_t left, int err)
 {
+	if (!left)
+		return NULL;
 	if (p->traced)
-		return " (the process is traced)";
+		return "the process is traced";
 	if (!err)
-		return " (a tracer that runs uses them)";
+		return "a tracer that runs uses them";
 	if (err == -EBUSY)
-		return " (stepflame maps this file, too: restore needs Linux 6.10 for it)";
-	return " (the kernel refuses to remove them)";
+		return "stepflame maps this file, too: restore needs Linux 6.10 for it";
+	return "the kernel refuses to remove them";
 }
 
-static void print_file(struct restoration *r, const struct restored_process *p, const struct breakpoint_file *file,
-		       const struct breakpoints *now)
+static int add_file(struct restoration *r, struct table *table, const struct restored_process *p,
+		    const struct breakpoint_file *file, const struct breakpoints *now)
 {
 	const struct removal *removal = p->traced ? NULL : find_removal(r, file);
 	size_t left = count_left(file, now);
 	int err = removal ? removal->err : 0;
-	char *path = utf8__escape(file->file.path);
+	const char *why = r->args->dry_run ? NULL : why_left(p, left, err);
+	bool removes = !r->args->dry_run;
+	char *last = NULL;
 
-	if (r->args->dry_run)
-		printf("%8d %8zu  %s\n", p->pid, file->cnt, path ?: "");
-	else
-		printf("%8d %8zu %8zu %8zu  %s%s\n", p->pid, file->cnt, file->cnt - left, left, path ?: "",
-		       left ? why_left(p, err) : "");
 	r->failed = r->failed || (left && err);
-	free(path);
+	if (asprintf(&last, "%s%s%s%s", file->file.path, why ? " (" : "", why ?: "", why ? ")" : "") < 0)
+		return -ENOMEM;
+	err = TABLE_ADD(
+		table,
+		((const struct cell[]){
+			cell__new("pid", 1, "PID", 8, 0, json_integer(p->pid)),
+			cell__new("found", 2, "FOUND", 8, 0, json_integer(file->cnt)),
+			cell__if(removes, cell__new("removed", 3, "REMOVED", 8, 0, json_integer(file->cnt - left))),
+			cell__if(removes, cell__new("left", 4, "LEFT", 8, 0, json_integer(left))),
+			cell__json("why_left", why ? json_string(why) : json_null()),
+			cell__json("file", json__string(file->file.path)),
+			cell__new(NULL, 5, "FILE", 0, 0, json__string(last)),
+		}));
+	free(last);
+	return err;
 }
 
-/* A line for each process and file. */
-static void print_found(struct restoration *r)
+/* A row for each process and file. */
+static int add_found(struct restoration *r, struct table *table)
 {
-	if (r->args->dry_run)
-		printf("%8s %8s  %s\n", "PID", "FOUND", "FILE");
-	else
-		printf("%8s %8s %8s %8s  %s\n", "PID", "FOUND", "REMOVED", "LEFT", "FILE");
-	for (size_t i = 0; i < r->cnt; i++) {
+	int err = 0;
+
+	for (size_t i = 0; i < r->cnt && !err; i++) {
 		const struct restored_process *p = &r->processes[i];
 		struct breakpoints now = {};
 
@@ -344,16 +363,39 @@ static void print_found(struct restoration *r)
 			continue;
 		if (!r->args->dry_run)
 			breakpoints__find(p->pid, &now);
-		for (size_t k = 0; k < p->found.file_cnt; k++)
-			print_file(r, p, &p->found.files[k], &now);
+		for (size_t k = 0; k < p->found.file_cnt && !err; k++)
+			err = add_file(r, table, p, &p->found.files[k], &now);
 		breakpoints__release(&now);
 	}
+	return err;
 }
 
-static bool has_any(const struct restoration *r, bool traced)
+static int print_restored_json(struct restoration *r)
+{
+	json_t *object = json_pack("{s:s, s:s, s:b, s:I, s:I, s:I}", "report", "restore", "stepflame",
+				   STEPFLAME_VERSION, "dry_run", r->args->dry_run, "searched", (json_int_t)r->searched,
+				   "hidden", (json_int_t)r->hidden, "words", (json_int_t)r->words);
+	struct table table = table__json(object, "files");
+
+	return common__print_json(common__json_unless_failed(object, add_found(r, &table)), stdout);
+}
+
+static int print_restored(struct restoration *r)
+{
+	struct table table = {.out = stdout, .gap = "  ", .unknown = "-", .rules = RULES_NONE};
+	int err = add_found(r, &table);
+
+	if (!err && !table.row_cnt && !r->words)
+		log__info("nothing was left: no breakpoint in %zu process%s, and no word of --exact", r->searched,
+			  r->searched == 1 ? "" : "es");
+	return err;
+}
+
+/* Is there anything to remove? */
+static bool has_any(const struct restoration *r)
 {
 	for (size_t i = 0; i < r->cnt; i++)
-		if (r->processes[i].selected && (traced || !r->processes[i].traced))
+		if (r->processes[i].selected && !r->processes[i].traced)
 			return true;
 	return false;
 }
@@ -365,7 +407,7 @@ int cmd_restore(int argc, char **argv)
 	size_t foreign;
 	int err;
 
-	argp_parse(&cmd_restore_argp, argc, argv, 0, NULL, &args);
+	parse__or_die(&cmd_restore_argp, argc, argv, 0, &args);
 	err = search_processes(&r);
 	if (!err) {
 		foreign = word_journal__each_left(restore_word, &r);
@@ -373,14 +415,11 @@ int cmd_restore(int argc, char **argv)
 			log__warn("run stepflame restore there, too",
 				  "%zu killed recording%s with --exact ran in another container", foreign,
 				  foreign == 1 ? "" : "s");
-		if (!args.dry_run && has_any(&r, false))
+		if (!args.dry_run && has_any(&r))
 			err = remove_breakpoints(&r);
 	}
-	if (!err && has_any(&r, true))
-		print_found(&r);
-	else if (!err && !r.words)
-		log__info("nothing was left: no breakpoint in %zu process%s, and no word of --exact", r.searched,
-			  r.searched == 1 ? "" : "es");
+	if (!err)
+		err = args.json ? print_restored_json(&r) : print_restored(&r);
 	if (r.hidden)
 		log__warn("run stepflame restore as root (sudo) to search them too",
 			  "stepflame may not examine %zu process%s of other users", r.hidden,

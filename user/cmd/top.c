@@ -12,11 +12,13 @@
 #include <unistd.h>
 
 #include "user/cmd/cmd.h"
-#include "user/cmd/pids.h"
+#include "user/cmd/parse.h"
 #include "user/cmd/session_args.h"
+#include "user/cmd/targets.h"
 #include "user/lib/log.h"
 #include "user/model/stacks.h"
 #include "user/report/common.h"
+#include "user/report/text.h"
 #include "user/session/session.h"
 #include "user/top/keys.h"
 #include "user/top/lines.h"
@@ -33,7 +35,7 @@
 enum { OPT_ONCE = 0x100, OPT_ACTION, OPT_CHILDREN, OPT_VIEW, OPT_LIMIT };
 
 struct top_args {
-	struct pids targets;
+	struct targets targets;
 	const char *actions[ACTIONS_MAX];
 	struct session_options session;
 	bool batch;
@@ -43,7 +45,7 @@ struct top_args {
 };
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID[,PID...]", 0, "watch these running processes; may be given several times", 0},
+	TARGET_OPTIONS,
 	{"interval", 'i', "TIME", 0, "show what happened in the last TIME, and redraw every TIME: 2s (default), 500ms",
 	 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 99; 0: neither)", 0},
@@ -84,9 +86,6 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
 	struct top_args *args = state->input;
 
 	switch (key) {
-	case 'p':
-		pids__parse(state, &args->targets, arg);
-		return 0;
 	case 'i':
 		args->session.live_ns = session_args__time(state, arg);
 		if (args->session.live_ns < INTERVAL_MIN)
@@ -118,22 +117,23 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
 		args->session.children = session_args__children(state, arg);
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "top takes no argument but -p PID");
+		argp_error(state, "top takes no argument '%s': for a process give -p PID, for a job --job NAME", arg);
 		return 0;
 	case ARGP_KEY_END:
-		if (!args->targets.cnt)
-			argp_error(state, "give -p PID");
+		targets__check(state, &args->targets);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return targets__option(state, &args->targets, key, arg);
 	}
 }
 
 const struct argp cmd_top_argp = {
 	.options = options,
 	.parser = parse_top,
-	.args_doc = "-p PID",
-	.doc = "Watch a running training job: its actions, functions, waits, threads and steps, as they are now.\v"
+	.args_doc = "[-p PID | --job NAME | --all]",
+	.doc = "Watch a running training job: its actions, functions, waits, threads and steps, as they are now. "
+	       "Without "
+	       "a target it is the only training job of this host, or an error where several run.\v"
 	       "q or Ctrl-C ends it, h explains the keys. stepflame never stops or signals the job. If stdout is not a "
 	       "terminal, top prints one picture as text after one interval; --batch prints one each interval.",
 };
@@ -270,8 +270,8 @@ static int watch_live(struct live_view *live)
 	struct top_usage before; /* excludes what the processes used before we attached */
 	int err = 0, end_err;
 
-	for (size_t i = 0; i < args->targets.cnt && !err; i++)
-		err = session__attach(live->session, args->targets.pid[i]);
+	for (size_t i = 0; i < args->targets.pids.cnt && !err; i++)
+		err = session__attach(live->session, args->targets.pids.pid[i]);
 	err = err ?: session__open(live->session) ?: usage__read(&live->usage, live->job, &before);
 	if (!err && !args->batch)
 		err = screen__open(&live->screen);
@@ -315,13 +315,14 @@ int cmd_top(int argc, char **argv)
 	int err;
 
 	args.session.actions = args.actions;
-	argp_parse(&cmd_top_argp, argc, argv, 0, NULL, &args);
+	parse__or_die(&cmd_top_argp, argc, argv, 0, &args);
+	targets__choose_or_die(&args.targets, "top", "watching");
 	if (!args.batch && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))) {
 		args.batch = true;
 		args.iterations = args.iterations ?: 1;
 	}
 	top_state__init(&live.state);
-	live.state.utf8 = screen__utf8();
+	live.state.utf8 = text__utf8();
 	live.state.view = args.view == TOP__VIEWS && !args.batch ? TOP_ACTIONS : args.view;
 	catch_signals();
 	live.job = job__new();

@@ -506,6 +506,8 @@ static void find_clock_and_rank(struct chrome *c, const struct job *job, const s
 			*rank = common__target(job, tracks[i].pid).rank;
 	}
 	real_ns = c->first_ns - host->monotonic_ns + host->realtime_ns;
+	if (real_ns > INT64_MAX) /* a recording may claim any time, and readers take a signed number */
+		real_ns = 0;
 	c->base_ns = real_ns - real_ns % BASE_UNIT_NS;
 	c->first_ts = real_ns - c->base_ns;
 }

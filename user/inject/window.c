@@ -81,15 +81,15 @@ static uint64_t now_ns(void)
 }
 
 /*
- * Takes the best of some readings: the kernel may preempt this thread between two of them. Call it
- * under `writing`.
+ * Takes the best of some readings: the kernel may preempt this thread between two of them. told_ns
+ * as in struct gpu_ring_clock. Call it under `writing`.
  */
-static void send_clock(void)
+static void send_clock(uint64_t told_ns)
 {
 	struct gpu_ring_clock best = {.behind_ns = UINT64_MAX};
 
 	for (int i = 0; i < CLOCK_TRIES && best.behind_ns - best.before_ns > CLOCK_GOOD_NS; i++) {
-		struct gpu_ring_clock rec = {.hdr = {.type = GPU_RING_CLOCK, .size = sizeof(rec)}};
+		struct gpu_ring_clock rec = {.hdr = {.type = GPU_RING_CLOCK, .size = sizeof(rec)}, .told_ns = told_ns};
 
 		rec.before_ns = now_ns();
 		if (shared.decoder.cupti->GetTimestamp(&rec.cupti_ns))
@@ -142,7 +142,7 @@ static void decode_buffer(uint8_t *buffer, size_t size)
 	}
 	count_dropped(cupti);
 	if (now_ns() - shared.clock_ns > CLOCK_SPACING_NS)
-		send_clock();
+		send_clock(0); /* other buffers may hold what ended before */
 }
 
 static void on_completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
@@ -302,7 +302,7 @@ static void set_writing(struct window *w, bool on)
 		shared.decoder.cupti = &w->cupti;
 		shared.decoder.ring = w->ring;
 	}
-	send_clock();
+	send_clock(on ? 0 : __atomic_load_n(&w->ring->control->ended_ns, __ATOMIC_RELAXED));
 	if (!on) {
 		count_dropped(&w->cupti);
 		shared.decoder.ring = NULL;
@@ -368,9 +368,11 @@ void window__begin(struct window *w, uint32_t wanted)
 
 void window__tick(struct window *w)
 {
+	uint64_t told_ns = now_ns();
+
 	w->cupti.ActivityFlushAll(0);
 	pthread_mutex_lock(&shared.writing);
-	send_clock();
+	send_clock(told_ns);
 	pthread_mutex_unlock(&shared.writing);
 }
 

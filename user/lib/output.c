@@ -173,19 +173,48 @@ static int open_as_it_is(struct output *out)
 	return err;
 }
 
-static int make_temporary(struct output *out)
+static int name_temporary(struct output *out)
 {
-	long uid = env_id("SUDO_UID"), gid = env_id("SUDO_GID");
 	uint64_t number;
 
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return -errno;
 	snprintf(out->temporary, sizeof(out->temporary), ".stepflame-%016" PRIx64, number);
-	out->fd = openat(out->folder, out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (out->fd < 0) {
-		out->temporary[0] = 0;
+	return 0;
+}
+
+/* A file that has no name yet, where the file system can: a kill then leaves nothing. */
+static int make_unnamed(struct output *out)
+{
+	out->fd = openat(out->folder, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+	if (out->fd < 0)
 		return -errno;
-	}
+	out->unnamed = fcntl(out->fd, F_DUPFD_CLOEXEC, 0);
+	return out->unnamed < 0 ? -errno : 0;
+}
+
+static int make_named(struct output *out)
+{
+	int err = name_temporary(out);
+
+	if (err)
+		return err;
+	out->fd = openat(out->folder, out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (out->fd >= 0)
+		return 0;
+	out->temporary[0] = 0;
+	return -errno;
+}
+
+static int make_temporary(struct output *out)
+{
+	long uid = env_id("SUDO_UID"), gid = env_id("SUDO_GID");
+	int err = make_unnamed(out);
+
+	if (err == -EOPNOTSUPP || err == -EISDIR || err == -EINVAL)
+		err = make_named(out);
+	if (err)
+		return err;
 	if (uid >= 0 && gid >= 0 && fchown(out->fd, uid, gid)) {
 		/* The file system has no owners, so nothing is lost. */
 	}
@@ -206,7 +235,7 @@ static int begin(const char *path, struct output *out, bool check)
 	bool as_it_is;
 	int err;
 
-	*out = (struct output){.fd = -1, .folder = -1};
+	*out = (struct output){.fd = -1, .folder = -1, .unnamed = -1};
 	err = find_folder(path, out) ?: judge_name(out, &as_it_is);
 	if (!err && check)
 		err = faccessat(out->folder, as_it_is ? out->name : ".", W_OK, AT_EACCESS) ? -errno : 0;
@@ -226,7 +255,7 @@ int output__open(const char *path, struct output *out)
 {
 	if (!output__is_stdout(path))
 		return begin(path, out, false);
-	*out = (struct output){.folder = -1};
+	*out = (struct output){.folder = -1, .unnamed = -1};
 	out->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
 	return out->fd < 0 ? -errno : 0;
 }
@@ -236,15 +265,33 @@ int output__check(const char *path, struct output *out)
 	return output__is_stdout(path) ? 0 : begin(path, out, true);
 }
 
+/* linkat replaces no file, so the file takes its name in two steps. */
+static int name_unnamed(struct output *out)
+{
+	char path[32];
+	int err = name_temporary(out);
+
+	if (err)
+		return err;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", out->unnamed);
+	if (!linkat(AT_FDCWD, path, out->folder, out->temporary, AT_SYMLINK_FOLLOW))
+		return 0;
+	out->temporary[0] = 0;
+	return -errno;
+}
+
 int output__keep(struct output *out)
 {
 	uint64_t lowered;
-	int err;
+	int err = 0;
 
 	if (out->folder < 0)
 		return 0;
 	lowered = be_the_user();
-	err = renameat(out->folder, out->temporary, out->folder, out->name) ? -errno : 0;
+	if (out->unnamed >= 0)
+		err = name_unnamed(out);
+	if (!err && renameat(out->folder, out->temporary, out->folder, out->name))
+		err = -errno;
 	capabilities__raise(lowered);
 	if (!err)
 		out->temporary[0] = 0;
@@ -260,9 +307,11 @@ void output__release(struct output *out)
 		unlinkat(out->folder, out->temporary, 0);
 	capabilities__raise(lowered);
 	out->temporary[0] = 0;
+	if (out->unnamed >= 0)
+		close(out->unnamed);
 	if (out->folder >= 0)
 		close(out->folder);
-	out->folder = -1;
+	out->unnamed = out->folder = -1;
 }
 
 void output__explain(const char *path, const struct output *out, int err)

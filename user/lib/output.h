@@ -16,6 +16,7 @@
 struct output {
 	int fd;              /* to write to; the caller closes it */
 	int folder;          /* -1: the file has its name */
+	int unnamed;         /* a copy of fd for a file without a name; -1: it has one */
 	const char *refused; /* why stepflame does not write there; NULL: errno says it */
 	char name[NAME_MAX + 1];
 	char temporary[32];

@@ -18,6 +18,7 @@
 #include "user/lib/utf8.h"
 #include "user/model/actions.h"
 #include "user/model/boundaries.h"
+#include "user/model/children.h"
 #include "user/model/exits.h"
 #include "user/model/gpu.h"
 #include "user/model/io.h"
@@ -57,6 +58,7 @@ struct job {
 	struct array counters; /* struct job_counter, as returned by job__counters */
 	struct array targets;  /* struct rec_target */
 	struct intern target_pids;
+	struct children children; /* those that are not among targets */
 	struct array on;    /* uint32_t by target: number of its host in hosts, from 1; 0: no host came before it */
 	struct array notes; /* char *, owned */
 };
@@ -92,6 +94,7 @@ void job__free(struct job *job)
 	free(job->hosts.items);
 	free(job->targets.items);
 	intern__free(&job->target_pids);
+	children__free(&job->children);
 	free(job->on.items);
 	free(job->notes.items);
 	free(job->boundaries.items);
@@ -133,6 +136,9 @@ static int job__add_target(struct job *job, const struct rec_hdr *record)
 		job->malformed++;
 		return 0;
 	}
+	if (new->role != ROLE_MAIN && !job__target(job, new->pid) && children__set(&job->children, new->pid, new->role))
+		return 0;
+	children__unset(&job->children, new->pid);
 	if (intern__add(&job->target_pids, TARGET_KEY(new->pid), &number) ||
 	    array__grow(&job->targets, number, sizeof(*target)))
 		return -ENOMEM;
@@ -382,6 +388,21 @@ const struct rec_target *job__target(const struct job *job, uint32_t pid)
 
 	return number && number <= job->targets.cnt ? &((const struct rec_target *)job->targets.items)[number - 1]
 						    : NULL;
+}
+
+int job__only_count_children(struct job *job)
+{
+	return children__init(&job->children);
+}
+
+size_t job__target_cnt(const struct job *job, enum target_role role)
+{
+	const struct rec_target *targets = job->targets.items;
+	size_t cnt = job->children.cnt[role];
+
+	for (size_t i = 0; i < job->targets.cnt; i++)
+		cnt += targets[i].role == role;
+	return cnt;
 }
 
 bool job__is_main(const struct job *job, uint32_t pid)

@@ -46,6 +46,13 @@ const struct rec_dropped_steps *job__dropped_steps(const struct job *job, uint32
 uint64_t job__events_from(const struct job *job);
 const struct rec_target *job__targets(const struct job *job,
 				      size_t *cnt); /* in order of their first record; the last state of each */
+/*
+ * For a job that reports main processes only, and must not grow with the others: job__target and job__targets know none
+ * of these any more. Call before job__add. 0 or -ENOMEM.
+ */
+int job__only_count_children(struct job *job);
+/* How many processes have this role, also of those that job__targets does not know. */
+size_t job__target_cnt(const struct job *job, enum target_role role);
 /* NULL: no REC_TARGET has this pid. */
 const struct rec_target *job__target(const struct job *job, uint32_t pid);
 /* A process without a REC_TARGET counts as a main process only if there is no other main process. */

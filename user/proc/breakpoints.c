@@ -18,18 +18,18 @@ static const uint8_t nop5[] = {0x0f, 0x1f, 0x44, 0x00, 0x00};
 
 struct search {
 	pid_t pid;
-	int pagemap, memory;
+	int pagemap;
 	size_t pages, found; /* so far */
 	struct breakpoints *out;
 	int err;
 };
 
-static int open_proc(pid_t pid, const char *name)
+static int open_pagemap(pid_t pid)
 {
 	char path[64];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	return fd >= 0 ? fd : errno == ENOENT ? -ESRCH : -errno;
 }
@@ -99,8 +99,11 @@ static int look_at_page(struct search *search, const struct mapping *map, uint64
 	uint8_t now[PAGE], file[PAGE] = {};
 	uint16_t places[PAGE];
 	size_t cnt;
+	int err = process__read_memory(search->pid, address, now, PAGE);
 
-	if (pread(search->memory, now, PAGE, (off_t)address) != PAGE || pread(fd, file, PAGE, (off_t)offset) <= 0)
+	if (err == -ETIMEDOUT)
+		return err;
+	if (err || pread(fd, file, PAGE, (off_t)offset) <= 0)
 		return 0; /* the process has changed its memory meanwhile, or somebody the file */
 	cnt = compare_page(now, file, places);
 	return cnt ? add_breakpoints(search, map, offset, places, cnt) : 0;
@@ -145,16 +148,11 @@ static int look_at_mapping(const struct mapping *map, void *ctx)
 
 int breakpoints__find(pid_t pid, struct breakpoints *out)
 {
-	struct search search = {.pid = pid, .out = out, .pagemap = open_proc(pid, "pagemap")};
+	struct search search = {.pid = pid, .out = out, .pagemap = open_pagemap(pid)};
 	int err = search.pagemap < 0 ? search.pagemap : 0;
 
 	*out = (struct breakpoints){};
-	search.memory = err ? -1 : open_proc(pid, "mem");
-	if (!err && search.memory < 0)
-		err = search.memory;
 	err = err ?: process__each_mapping(pid, look_at_mapping, &search);
-	if (search.memory >= 0)
-		close(search.memory);
 	if (search.pagemap >= 0)
 		close(search.pagemap);
 	return err;

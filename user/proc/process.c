@@ -124,6 +124,12 @@ const char *process__explain(int err, pid_t pid, char *why, size_t size)
 				 "process %d is another user's, and file capabilities serve for your own only", pid);
 			return "run stepflame as root (sudo)";
 		}
+		if (capabilities__held() & CAPABILITY(CAP_SYS_PTRACE) && capabilities__in_user_namespace()) {
+			snprintf(why, size,
+				 "may not examine process %d: CAP_SYS_PTRACE in this user namespace is not for it",
+				 pid);
+			return "run stepflame outside of the user namespace: on the host, or where the process runs";
+		}
 		if (capabilities__held() & CAPABILITY(CAP_SYS_PTRACE)) {
 			snprintf(why, size, "may not examine process %d: permission denied", pid);
 			return "run stepflame where the process was started, not in a container or user namespace "
@@ -183,25 +189,103 @@ const struct mapped_file *process__file(const struct process *p, const char *pre
 	return NULL;
 }
 
-int process__environ(pid_t pid, const char *name, char *value, size_t size)
+/* Calls fn for each "NAME=VALUE" of the environment with which it was started, until fn returns true. */
+static int each_variable(pid_t pid, bool (*fn)(const char *entry, void *ctx), void *ctx)
 {
-	size_t length = strlen(name), total;
+	size_t total;
 	char *data;
-	int err;
+	int err = proc__slurp_memory(pid, 0, "environ", ENVIRON_BYTES, &data, &total);
 
-	err = proc__slurp_memory(pid, 0, "environ", ENVIRON_BYTES, &data, &total);
 	if (err)
 		return err;
-	err = -ENOENT;
-	for (char *entry = data; entry < data + total; entry += strlen(entry) + 1) {
-		if (!strncmp(entry, name, length) && entry[length] == '=') {
-			snprintf(value, size, "%s", entry + length + 1);
-			err = 0;
+	for (char *entry = data; entry < data + total; entry += strlen(entry) + 1)
+		if (fn(entry, ctx))
 			break;
-		}
+	free(data);
+	return 0;
+}
+
+/* The value of a variable in "NAME=VALUE"; NULL: it is another variable's. */
+static const char *variable_value(const char *entry, const char *name)
+{
+	size_t length = strlen(name);
+
+	return !strncmp(entry, name, length) && entry[length] == '=' ? entry + length + 1 : NULL;
+}
+
+struct environ_search {
+	const struct environ_value *values;
+	size_t cnt, found_cnt;
+	bool *found; /* the first one of a name counts */
+};
+
+static bool take_variable(const char *entry, void *ctx)
+{
+	struct environ_search *search = ctx;
+
+	for (size_t i = 0; i < search->cnt; i++) {
+		const char *value = search->found[i] ? NULL : variable_value(entry, search->values[i].name);
+
+		if (!value)
+			continue;
+		snprintf(search->values[i].value, search->values[i].size, "%s", value);
+		search->found[i] = true;
+		search->found_cnt++;
+	}
+	return search->found_cnt == search->cnt;
+}
+
+static int read_environ(pid_t pid, struct environ_search *search)
+{
+	search->found = calloc(search->cnt, sizeof(*search->found));
+	if (!search->found)
+		return -ENOMEM;
+	for (size_t i = 0; i < search->cnt; i++)
+		search->values[i].value[0] = 0;
+	return each_variable(pid, take_variable, search);
+}
+
+int process__environs(pid_t pid, const struct environ_value *values, size_t cnt)
+{
+	struct environ_search search = {.values = values, .cnt = cnt};
+	int err = read_environ(pid, &search);
+
+	free(search.found);
+	return err;
+}
+
+int process__environ(pid_t pid, const char *name, char *value, size_t size)
+{
+	const struct environ_value wanted = {name, value, size};
+	struct environ_search search = {.values = &wanted, .cnt = 1};
+	int err = read_environ(pid, &search);
+
+	if (!err && !search.found_cnt)
+		err = -ENOENT;
+	free(search.found);
+	return err;
+}
+
+/* "HIERARCHY:CONTROLLERS:PATH" lines; the kernel refuses names with a newline. */
+int process__cgroup(pid_t pid, char *path, size_t size)
+{
+	char *data, *rest, *line;
+	size_t bytes;
+	int err = proc__slurp(pid, 0, "cgroup", &data, &bytes);
+
+	if (err)
+		return err;
+	path[0] = 0;
+	rest = data;
+	while ((line = strsep(&rest, "\n"))) {
+		char *of = strchr(line, ':');
+
+		of = of ? strchr(of + 1, ':') : NULL;
+		if (of && strlen(of + 1) > strlen(path))
+			snprintf(path, size, "%s", of + 1);
 	}
 	free(data);
-	return err;
+	return 0;
 }
 
 struct memory_request {

@@ -99,6 +99,18 @@ const char *mapped_file__explain(int err, const char **fix);
  * -errno.
  */
 int process__environ(pid_t pid, const char *name, char *value, size_t size);
+/* The same for several variables, by one read. Sets the values of those that are not there to "". */
+struct environ_value {
+	const char *name;
+	char *value;
+	size_t size;
+};
+int process__environs(pid_t pid, const struct environ_value *values, size_t cnt);
+/*
+ * The path of its cgroup, "/" for the root; where it is in several hierarchies, the longest. Returns
+ * 0 or -errno.
+ */
+int process__cgroup(pid_t pid, char *path, size_t size);
 /*
  * process_vm_readv of exactly `size` bytes, at most DEPUTY_OUT_BYTES. 0 or -errno: -EFAULT unmapped,
  * -ETIMEDOUT no answer.

@@ -81,6 +81,14 @@ struct recording_extent {
 };
 
 /*
+ * Reads what the writer has written, up to the end of the last snapshot, as recording__read does.
+ * The file may have lost its name since. -EINVAL: the file is not a regular one, or is standard
+ * output.
+ */
+int recording_writer__read(const struct recording_writer *w, int (*fn)(const struct rec_hdr *record, void *ctx),
+			   void *ctx);
+
+/*
  * Reads path ("-": standard input) up to the end of its last snapshot, and calls fn for each record
  * until fn returns nonzero, and then returns that value. Where a file has no snapshot, or can be
  * read only once (a pipe), it passes on all sound chunks. Each record is 8-byte aligned and has a

@@ -8,6 +8,7 @@
 #include "user/recording/recording.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -270,6 +271,17 @@ int recording_writer__flush(struct recording_writer *w)
 int recording_writer__mark(struct recording_writer *w)
 {
 	return write_chunk(w, RECORDING_MARK_MAGIC);
+}
+
+int recording_writer__read(const struct recording_writer *w, int (*fn)(const struct rec_hdr *record, void *ctx),
+			   void *ctx)
+{
+	char path[32];
+
+	if (!w->regular)
+		return -EINVAL;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", w->output.fd);
+	return recording__read(path, fn, ctx, NULL);
 }
 
 uint64_t recording_writer__bytes(const struct recording_writer *w)

@@ -35,7 +35,7 @@ static const struct {
 };
 _Static_assert(sizeof(step_rules) / sizeof(*step_rules) == STEP__COUNT, "a rule without a text");
 
-static const char *counter_meaning(const char *name)
+const char *common__counter_meaning(const char *name)
 {
 	static const char *const known[][2] = {
 #define X(id, name, meaning) {name, meaning},
@@ -97,7 +97,7 @@ int common__end(int err, struct job *job, FILE *out)
 
 /* ---- the cost, in percent; negative: unknown ---- */
 
-static double target_percent(const struct job *job)
+double common__target_percent(const struct job *job)
 {
 	const struct rec_cost *cost = job__cost(job);
 	double window_s = rows__window_s(job);
@@ -110,7 +110,7 @@ static double target_percent(const struct job *job)
 	       1e9 / window_s;
 }
 
-static double own_percent(const struct job *job)
+double common__own_percent(const struct job *job)
 {
 	const struct rec_cost *cost = job__cost(job);
 	double window_s = rows__window_s(job);
@@ -152,7 +152,7 @@ static void print_dropped(const struct job *job, FILE *out)
 
 static void print_targets(const struct job *job, FILE *out)
 {
-	size_t cnt, children = 0, workers = 0;
+	size_t cnt, children = job__target_cnt(job, ROLE_CHILD), workers = job__target_cnt(job, ROLE_WORKER);
 	const struct rec_target *targets = job__targets(job, &cnt);
 
 	for (size_t i = 0; i < cnt; i++) {
@@ -160,11 +160,8 @@ static void print_targets(const struct job *job, FILE *out)
 		const char *host = job__target_host(job, i);
 		char rank[32] = "";
 
-		if (t->role != ROLE_MAIN) {
-			children += t->role == ROLE_CHILD;
-			workers += t->role == ROLE_WORKER;
+		if (t->role != ROLE_MAIN)
 			continue;
-		}
 		if (t->rank >= 0)
 			snprintf(rank, sizeof(rank), ", rank %d", t->rank);
 		text__paragraph(out, "target: pid %u%s%s%s%s%s%s%s%s%s", REC_PID(t->pid), host ? " on " : "",
@@ -188,10 +185,10 @@ static void print_cost(const struct job *job, FILE *out)
 		text__paragraph(out, "cost: not recorded");
 		return;
 	}
-	if (target_percent(job) >= 0)
-		snprintf(share, sizeof(share), "%.2g", target_percent(job));
-	if (own_percent(job) >= 0)
-		snprintf(own, sizeof(own), "%.2g", own_percent(job));
+	if (common__target_percent(job) >= 0)
+		snprintf(share, sizeof(share), "%.2g", common__target_percent(job));
+	if (common__own_percent(job) >= 0)
+		snprintf(own, sizeof(own), "%.2g", common__own_percent(job));
 	if (cost->busiest_calls)
 		snprintf(calls, sizeof(calls), " + %" PRIu64 " system calls x %" PRIu64 " ns",
 			 (uint64_t)cost->busiest_calls, (uint64_t)cost->call_ns);
@@ -216,7 +213,7 @@ static void print_lost(struct job *job, FILE *out)
 	if (!text)
 		return;
 	for (size_t i = 0; i < cnt; i++) {
-		const char *meaning = counter_meaning(counters[i].name);
+		const char *meaning = common__counter_meaning(counters[i].name);
 
 		fprintf(text, "%s%s=%" PRIu64, i ? ", " : "", counters[i].name, counters[i].value);
 		if (meaning)
@@ -430,12 +427,12 @@ static json_t *json_overhead(const struct job *job)
 
 	/* The recording does not contain its budget. */
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:n, s:o, s:o, s:o, s:o}", "percent",
-			 common__json_real(target_percent(job) >= 0, target_percent(job)), "calls",
+			 common__json_real(common__target_percent(job) >= 0, common__target_percent(job)), "calls",
 			 known ? json_integer(cost->busiest_calls) : json_null(), "call_ns",
 			 known ? json_integer(cost->call_ns) : json_null(), "hits",
 			 known ? json_integer(cost->hits) : json_null(), "hit_ns",
 			 known ? json_integer(cost->hit_ns) : json_null(), "budget_percent", "own_cpu_percent",
-			 common__json_real(own_percent(job) >= 0, own_percent(job)), "own_rss_bytes",
+			 common__json_real(common__own_percent(job) >= 0, common__own_percent(job)), "own_rss_bytes",
 			 known ? json_integer(cost->own_rss_bytes) : json_null(), "attach_ms",
 			 common__json_real(known, cost->attach_ns / 1e6), "detach_ms",
 			 common__json_real(known, cost->detach_ns / 1e6));

@@ -25,6 +25,15 @@ void common__process(const struct rec_target *target, FILE *out);
 /* Prints the paragraphs below a table: window, target, cost, losses, note. */
 void common__text(struct job *job, FILE *out);
 
+/*
+ * Return what the recording cost the target that paid most, and stepflame's own CPU time, both in %
+ * of the window; below 0: not known.
+ */
+double common__target_percent(const struct job *job);
+double common__own_percent(const struct job *job);
+/* What a counter of include/counters.h counts; NULL: another counter. Returns a static text. */
+const char *common__counter_meaning(const char *name);
+
 /* Returns a new object with the keys that all reports share, for report `name`; NULL: no memory. */
 json_t *common__json(struct job *job, const char *name);
 /* Returns an object that describes the process `target`. NULL: no memory. */

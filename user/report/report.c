@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const struct report_ops *const reports[] = {
-	&report_simple, &report_advanced, &report_ops, &report_steps, &report_io, &report_gpu,
+	&report_summary, &report_simple, &report_advanced, &report_ops, &report_steps, &report_io, &report_gpu,
 };
 
 const struct report_ops *report__find(const char *name)

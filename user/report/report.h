@@ -27,6 +27,9 @@ struct report_options {
 	const char *sort;   /* NULL: the report's own order */
 	const char *action; /* only actions of this name; NULL: all */
 	int limit;          /* rows; 0: all; below 0: the report's default */
+	/* Summary: */
+	const char *file; /* name of the recording, for the commands that it suggests; NULL: none */
+	bool colour;      /* of the terminal */
 };
 
 struct report_ops {
@@ -37,6 +40,7 @@ struct report_ops {
 	int (*json)(struct job *job, const struct report_options *options, FILE *out); /* with options->csv: CSV */
 };
 
+extern const struct report_ops report_summary;
 extern const struct report_ops report_simple;
 extern const struct report_ops report_ops;
 extern const struct report_ops report_io;

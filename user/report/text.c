@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/report/text.h"
 
+#include <langinfo.h>
 #include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -79,6 +80,17 @@ void text__use_terminal(int fd)
 		cnt = size.ws_col;
 	/* Elsewhere COLUMNS means nothing: GNU readline exports it to all that a Python starts. */
 	columns = is_terminal && cnt ? cnt : SIZE_MAX;
+}
+
+void text__use_columns(size_t cnt)
+{
+	columns = cnt;
+}
+
+bool text__utf8(void)
+{
+	setlocale(LC_CTYPE, "");
+	return !strcmp(nl_langinfo(CODESET), "UTF-8");
 }
 
 size_t text__columns(void)

@@ -30,6 +30,13 @@ size_t text__expanded_width(const char *text);
 void text__use_terminal(int fd);
 /* Returns the number of these columns; SIZE_MAX: any. */
 size_t text__columns(void);
+/* Tables fit into so many columns from now on; SIZE_MAX: they may have any width. */
+void text__use_columns(size_t cnt);
+/*
+ * Whether the terminal, or the file that replaces it, takes UTF-8: LC_ALL, LC_CTYPE and LANG say
+ * so. Else texts that are not ASCII may not be readable.
+ */
+bool text__utf8(void);
 /*
  * Returns escaped text, malloc'ed, of at most `width` (at least 1) columns. In a longer text,
  * "…" stands for the middle; of a path, the end is longer than the beginning. NULL: no memory.

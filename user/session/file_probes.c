@@ -130,34 +130,53 @@ static int bind_probes(struct session *s, const struct mapped_file *file, struct
 	return fd < 0 ? fd : 0;
 }
 
-/* Searches a file only once: a source that would find its probes later gets no second chance. */
+static bool is_to_search(struct session *s, struct target *t, const struct mapped_file *file,
+			 const struct file_probes *probes, enum source_id id)
+{
+	return sources[id]->find && !(probes && probes->searched[id]) && sources[id]->holds(s, t, file) >= HOLDS_YES;
+}
+
+/* Lets the sources that hold the file search it, those that have not yet. elf: NULL accepted. */
+static int search_file(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
+		       struct file_probes *probes)
+{
+	struct elf *own = NULL;
+	int err = elf ? 0 : file__elf(s, file, &own);
+
+	for (int id = 0; !err && id < SOURCE__COUNT; id++) {
+		if (!is_to_search(s, t, file, probes, id))
+			continue;
+		sources[id]->find(s, t, file, elf ?: own, probes->lists[id]);
+		probes->searched[id] = true;
+	}
+	err = err ?: elf__error(elf ?: own) ?: bind_probes(s, file, probes);
+	elf__free(own);
+	return err;
+}
+
 int file_probes__of(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		    struct file_probes **out)
 {
-	struct known_file *known = find_known(s, file);
-	struct elf *own = NULL;
-	int err = 0;
+	struct known_file *known = known_file(s, file->dev, file->inode);
+	bool first, search;
+	int err;
 
-	*out = known ? known->probes : NULL;
-	if (*out)
+	if (!known)
+		return -ENOMEM;
+	*out = known->probes;
+	first = search = !*out;
+	for (int id = 0; !search && id < SOURCE__COUNT; id++)
+		search = is_to_search(s, t, file, *out, id);
+	if (!search)
 		return known->pinned ? check_content(known, known->fd) : 0;
-	if (!elf)
-		err = file__elf(s, file, &own);
-	if (err)
-		return err;
-	*out = calloc(1, sizeof(**out));
-	if (!*out)
-		err = -ENOMEM;
-	for (int id = 0; !err && id < SOURCE__COUNT; id++)
-		if (sources[id]->find && sources[id]->holds(s, t, file) >= HOLDS_YES)
-			sources[id]->find(s, t, file, elf ?: own, (*out)->lists[id]);
-	err = err ?: elf__error(elf ?: own) ?: bind_probes(s, file, *out);
-	elf__free(own);
-	if (err)
+	if (first)
+		*out = calloc(1, sizeof(**out));
+	err = *out ? search_file(s, t, file, elf, *out) : -ENOMEM;
+	if (first && err)
 		release_probes(*out);
 	else
-		known_file(s, file->dev, file->inode)->probes = *out;
-	return err;
+		known_file(s, file->dev, file->inode)->probes = *out; /* the map may have moved it */
+	return err ?: 1;
 }
 
 static void release_file(struct known_file *known)

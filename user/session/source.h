@@ -163,7 +163,7 @@ struct source {
 	enum source_holds (*holds)(struct session *s, struct target *t, const struct mapped_file *file);
 	/*
 	 * Adds the file's probes to the lists, one list per probe set. Called once per session and
-	 * file, for the first target that maps it: the probes must fit every other target.
+	 * file, for the first target for which the source holds it: the probes must fit every other.
 	 */
 	int (*find)(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		    struct probe_list sets[SOURCE_SETS]);

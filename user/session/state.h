@@ -22,6 +22,7 @@
 /* Probes of one file, found once and attached to every process that maps it. */
 struct file_probes {
 	struct probe_list lists[SOURCE__COUNT][SOURCE_SETS];
+	bool searched[SOURCE__COUNT];
 };
 
 /* What the session knows of a file that processes map. */
@@ -146,8 +147,9 @@ uint64_t session__name_id(const char *text);
 uint64_t session__emit_name(struct session *s, const char *text);
 
 /*
- * file_probes.c: the probes of a file that a process maps, found once per session. `elf` NULL: the
- * file is not open yet. 0 or -errno, also if the file changes meanwhile.
+ * file_probes.c: the probes of a file that a process maps. Each source that holds it searches it
+ * once per session. `elf` NULL: the file is not open yet. Returns 1 if a source has searched it now,
+ * 0 if none had to; or -errno, also if the file changes meanwhile.
  */
 int file_probes__of(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		    struct file_probes **out);

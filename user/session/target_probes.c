@@ -82,19 +82,18 @@ static void detach_file(struct session *s, struct attached_file *file)
 
 int target__attach(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf)
 {
-	struct attached_file *files;
+	struct attached_file *files = find_attached(t, file->dev, file->inode);
 	struct file_probes *probes;
-	int err;
+	int err, searched = file_probes__of(s, t, file, elf, &probes);
 
-	if (find_attached(t, file->dev, file->inode))
-		return 0;
+	if (files)
+		return searched > 0 ? attach_sets(s, t, files) : 0;
+	if (searched < 0)
+		return searched;
 	files = reallocarray(t->files, t->file_cnt + 1, sizeof(*files));
 	if (!files)
 		return -ENOMEM;
 	t->files = files;
-	err = file_probes__of(s, t, file, elf, &probes);
-	if (err)
-		return err;
 	files += t->file_cnt;
 	*files = (struct attached_file){.dev = file->dev, .inode = file->inode, .probes = probes};
 	err = attach_sets(s, t, files);

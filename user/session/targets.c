@@ -216,7 +216,7 @@ static enum source_holds highest_holds(struct session *s, struct target *t, cons
 		enum source_holds holds = sources[id]->holds ? sources[id]->holds(s, t, file) : HOLDS_NO;
 
 		if (holds == HOLDS_LATER)
-			return holds; /* the session searches a file only once */
+			return holds; /* a source searches a file only once */
 		most = holds > most ? holds : most;
 	}
 	return most;
@@ -306,7 +306,8 @@ int targets__open(struct session *s, struct target *t)
 		return err;
 	t->open = true;
 	command.start_ns = session__now_ns();
-	return programs__command(s->skel, &command);
+	err = programs__command(s->skel, &command);
+	return err == -ESRCH ? 0 : err; /* it has just ended, which the session sees at its next look */
 }
 
 void targets__promote(struct session *s, struct target *t)

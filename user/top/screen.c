@@ -2,8 +2,6 @@
 #include "user/top/screen.h"
 
 #include <errno.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <ncurses.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -223,10 +221,4 @@ int screen__key(struct screen *screen)
 		if (keys[i].curses == key)
 			return keys[i].key;
 	return key < 128 ? key : TOP_KEY_RESIZE; /* a key without effect */
-}
-
-bool screen__utf8(void)
-{
-	setlocale(LC_CTYPE, "");
-	return !strcmp(nl_langinfo(CODESET), "UTF-8");
 }

@@ -17,7 +17,5 @@ void screen__size(const struct screen *screen, int *width, int *height);
 void screen__draw(struct screen *screen, const struct array *lines);
 /* Returns a character or an enum top_key; TOP_KEY_NONE when no key is waiting. */
 int screen__key(struct screen *screen);
-/* Does the terminal, or the file that replaces it, take UTF-8? LC_ALL, LC_CTYPE and LANG say so. */
-bool screen__utf8(void);
 
 #endif

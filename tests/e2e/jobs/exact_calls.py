@@ -17,6 +17,7 @@ import time
 import common
 
 DEEP = 600
+THREADS = 4
 truth = {}
 
 
@@ -246,7 +247,7 @@ def work():
 def run_threads(start):
     """Each in a thread of its own, which `start` may wrap."""
     threads = []
-    for i in range(4):
+    for i in range(THREADS):
         threads.append(threading.Thread(target=start, args=(threaded, i)))
     for thread in threads:
         thread.start()
@@ -278,6 +279,7 @@ def main():
     truth["deep"] = args.deep
     common.wait(args)
     rows = truth["rows"] = {}
+    truth["threads"] = THREADS
     start = functools.partial(profiled, rows) if args.profile else call
     start(work)
     run_threads(start)

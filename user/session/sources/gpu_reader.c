@@ -27,6 +27,7 @@ void gpu_reader__restart(struct gpu_reader *r)
 {
 	r->clock = (struct gpu_clock){0};
 	r->name_cnt = r->device_cnt = 0;
+	r->told_ns = 0;
 }
 
 void gpu_reader__release(struct gpu_reader *r)
@@ -199,6 +200,13 @@ static void add_pending(const struct reading *to, const struct gpu_ring_activity
 		r->lost++;
 }
 
+static void note_clock(const struct reading *to, const struct gpu_ring_clock *clock)
+{
+	if (clock->told_ns > to->r->told_ns && clock->told_ns <= clock->behind_ns)
+		to->r->told_ns = clock->told_ns;
+	emit_pending(to, false);
+}
+
 void gpu_reader__drain(struct gpu_reader *r, struct session *s, const struct target *t, struct gpu_ring *ring,
 		       struct gpu_window *window)
 {
@@ -218,7 +226,7 @@ void gpu_reader__drain(struct gpu_reader *r, struct session *s, const struct tar
 			break;
 		default:
 			if (gpu_clock__add(&r->clock, &rec.clock, window->requested_ns, session__now_ns()))
-				emit_pending(&to, false);
+				note_clock(&to, &rec.clock);
 			else
 				r->lost++;
 		}

@@ -23,6 +23,7 @@ struct gpu_reader {
 	uint32_t name_cnt;
 	struct gpu_ring_activity *pending; /* activities that ended after the last clock pair */
 	size_t pending_cnt, pending_room;
+	uint64_t told_ns; /* the ring held all that ended before, as far as it was read */
 	struct gpu_tids tids;
 	struct intern texts; /* REC_NAME ids that the session has emitted for it */
 	uint32_t device_cnt;

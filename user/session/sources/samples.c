@@ -231,15 +231,23 @@ static void free_sampler(struct session *s)
 
 /*
  * The object layout of a process's interpreter. A child that the session has not looked at yet is a
- * fork of some target.
+ * fork of some target: of any, if all have the same layout. NULL: unknown.
  */
 static const struct py_layout *python_layout_of(struct session *s, pid_t pid)
 {
-	struct target *t = targets__find(s, pid);
+	const struct target *t = targets__find(s, pid), *other;
 
 	for (size_t i = 0; (!t || !t->has_python) && i < s->target_cnt; i++)
 		t = s->targets[i];
-	return t && t->has_python ? &t->python.process.layout : NULL;
+	if (!t || !t->has_python)
+		return NULL;
+	for (size_t i = 0; t->process.pid != pid && i < s->target_cnt; i++) {
+		other = s->targets[i];
+		if (other->has_python && memcmp(&other->python.process.layout, &t->python.process.layout,
+						 sizeof(struct py_layout)))
+			return NULL;
+	}
+	return &t->python.process.layout;
 }
 
 bool *samples__lines_emitted(struct session *s, uint64_t code, bool *again)

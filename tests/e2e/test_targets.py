@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Which processes a command takes: by pid, by the name of their job, all of them, or the only job there is. Other jobs run on this host meanwhile:
+what looks at all of its processes does so in a PID namespace of its own."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import helpers
+import pytest
+
+LOOP = helpers.JOBS / "plain_loop.py"
+needs_namespace = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a PID namespace of its own needs root and unshare")
+
+
+def listed(*args):
+    result = helpers.stepflame("ps", "--json", *args)
+    assert result.returncode == helpers.OK, result
+    return {process["pid"]: process for process in json.loads(result.stdout)["processes"]}
+
+
+class Host:
+    """A PID namespace with training jobs, and nothing else that has torch."""
+
+    def __init__(self, bench, *environments):
+        self.bench, self.go = bench, bench.directory / "go"
+        shell = "i=0; for env in \"$@\"; do i=$((i + 1)); env $env '%s' '%s' --wait '%s' --out '%s'.$i & done; wait" % (helpers.PYTHON, LOOP, self.go, bench.directory / "truth")
+        words = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", shell, "sh", *environments]
+        self.process = bench.process(*words)
+        ready = re.compile(r"^ready (\d+)$", re.M)
+        helpers.until(helpers.READY_SECONDS, lambda: len(ready.findall(self.process.stdout)) == len(environments), self.process.what)
+        self.pids = [int(pid) for pid in ready.findall(self.process.stdout)]
+        (self.init,) = open("/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)).read().split()
+
+    def run(self, *args):
+        command = ["nsenter", "--target", self.init, "--pid", "--mount", helpers.STEPFLAME, *map(str, args)]
+        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=self.bench.directory, timeout=helpers.END_SECONDS)
+
+    def end(self):
+        self.go.touch()
+        assert self.process.wait() == 0, self.process.what()
+
+
+def recorded_pids(file):
+    return {process["pid"] for process in helpers.report(file, "--all", "--per-rank")["target"] if process["role"] == "main"}
+
+
+@needs_namespace
+@helpers.needs_bpf
+def test_the_only_job(bench):
+    host = Host(bench, "A=1")
+    (pid,) = host.pids
+    file = bench.directory / "a.rec"
+    result = host.run("record", "-d", "300ms", "-o", file)
+    assert result.returncode == helpers.OK, result
+    assert re.search(r"recording PID %d \(.*\), the only training job" % pid, result.stderr), result
+    assert recorded_pids(file) == {pid}
+    result = host.run("top", "--once", "-i", "300ms")
+    assert result.returncode == helpers.OK and "watching PID %d (" % pid in result.stderr, result
+    result = host.run("dump")
+    assert result.returncode == helpers.OK and "pid %d" % pid in result.stdout, result
+    host.end()
+
+
+@needs_namespace
+@helpers.needs_bpf
+def test_several_jobs(bench):
+    """They are listed; nothing is recorded; and the ways to choose that the message names work. Ranks of a run are one."""
+    host = Host(bench, "TORCHELASTIC_RUN_ID=run-a RANK=0", "TORCHELASTIC_RUN_ID=run-a RANK=1", "SLURM_JOB_ID=4711")
+    rows = {row["pid"]: row for row in json.loads(host.run("ps", "--json").stdout)["processes"]}
+    ranks = {pid for pid, row in rows.items() if row["job"] == "run-a"}
+    (other,) = set(rows) - ranks
+    assert set(rows) == set(host.pids) and sorted(rows[pid]["rank"] for pid in ranks) == [0, 1] and rows[other]["slurm"] == "4711"
+    for command in ("record", "top", "dump"):
+        result = host.run(command)
+        helpers.check_message(result, helpers.USAGE)
+        assert "2 training jobs" in result.stderr and "--job" in result.stderr and result.stdout == "", result
+        assert re.search(r"^  PIDs %d, %d \(.*\), job run-a$" % tuple(sorted(ranks)), result.stderr, re.M), result
+        assert re.search(r"^  PID %d \(.*\), job 4711$" % other, result.stderr, re.M), result
+    assert not (bench.directory / "stepflame.rec").exists()
+    for options, chosen in ((["--job", "run-a"], ranks), (["--job", "4711"], {other}), (["--all"], set(host.pids))):
+        file = bench.directory / (options[-1] + ".rec")
+        result = host.run("record", *options, "-d", "300ms", "-o", file)
+        assert result.returncode == helpers.OK and "given twice" not in result.stderr, result
+        assert recorded_pids(file) == chosen, (options, result)
+    host.end()
+
+
+@needs_namespace
+@pytest.mark.parametrize("command", ["record", "top", "dump"])
+def test_no_job(command, tmp_path):
+    namespace = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", helpers.STEPFLAME]
+    result = subprocess.run([*namespace, command], capture_output=True, text=True, cwd=tmp_path, timeout=helpers.END_SECONDS)
+    helpers.check_message(result, helpers.TARGET)
+    assert "nothing to " + command in result.stderr and list(tmp_path.iterdir()) == [], result
+
+
+@pytest.mark.parametrize("name", ["no-such-run", "99999999999", "/no/such/cgroup", "\x1b[31m", "a" * 5000], ids=repr)
+def test_no_such_job(name, tmp_path):
+    result = helpers.stepflame("dump", "--job", name, cwd=tmp_path)
+    helpers.check_message(result, helpers.TARGET)
+    assert "\x1b" not in result.stderr
+
+
+@pytest.mark.parametrize("args", [["-p", "1", "--all"], ["--job", "a", "--all"], ["-p", "1", "--job", "a"], ["--job", ""], ["--job"]], ids=" ".join)
+@pytest.mark.parametrize("command", ["record", "top", "dump"])
+def test_one_way_to_choose(command, args, tmp_path):
+    result = helpers.stepflame(command, *args, cwd=tmp_path)
+    assert result.returncode == helpers.USAGE and "--help" in result.stderr and result.stdout == "", result
+
+
+def test_ps_json(bench):
+    """What a process's line says, and what is only in the JSON; its children have no line."""
+    run = "run-%d" % os.getpid()
+    job = bench.job("plain_loop.py", env={"TORCHELASTIC_RUN_ID": run, "SLURM_JOB_ID": "12", "RANK": "3"}).until_ready()
+    row = listed()[job.pid]
+    assert (row["rank"], row["workers"], row["job"], row["torchrun"], row["slurm"], row["launcher"]) == (3, 0, run, run, "12", False)
+    assert row["cgroup"].startswith("/") and str(LOOP) in row["command"] and row["torch"] and row["python"].startswith("3.")
+    words = next(line.split() for line in helpers.stepflame("ps").stdout.splitlines() if line.split()[:1] == [str(job.pid)])
+    assert words[:6] == [str(job.pid), "3", "0", row["python"], row["torch"], run]
+    job.kill()
+
+
+def test_default_run_of_torchrun_is_no_name(bench):
+    job = bench.job("plain_loop.py", env={"TORCHELASTIC_RUN_ID": "none", "RANK": "x"}).until_ready()
+    row = listed()[job.pid]
+    assert row["torchrun"] is None and row["rank"] is None
+    job.kill()

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/cmd/targets.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/cmd/trainings.h"
+#include "user/lib/log.h"
+#include "user/report/text.h"
+
+#define LISTED_PIDS   8
+#define SHOWN_COMMAND 80
+
+error_t targets__option(struct argp_state *state, struct targets *targets, int key, char *arg)
+{
+	switch (key) {
+	case 'p':
+		pids__parse(state, &targets->pids, arg);
+		return 0;
+	case OPT_TARGET_JOB:
+		if (!*arg)
+			argp_error(state, "--job wants a name: that of a run, a Slurm job, a container or a cgroup");
+		targets->job = arg;
+		return 0;
+	case OPT_TARGET_ALL:
+		targets->all = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+bool targets__given(const struct targets *targets)
+{
+	return targets->pids.cnt || targets->job || targets->all;
+}
+
+void targets__check(struct argp_state *state, const struct targets *targets)
+{
+	if (!!targets->pids.cnt + !!targets->job + targets->all > 1)
+		argp_error(state, "give only one of -p PID, --job NAME and --all");
+}
+
+/* Writes "PID 12" or "PIDs 12, 34 and 5 more". */
+static void write_pids(const struct pids *pids, char *text, size_t size)
+{
+	size_t used = snprintf(text, size, "PID%s", pids->cnt == 1 ? "" : "s");
+
+	for (size_t i = 0; i < pids->cnt && i < LISTED_PIDS; i++)
+		used += snprintf(text + used, size - used, "%s %d", i ? "," : "", pids->pid[pids->cnt - 1 - i]);
+	if (pids->cnt > LISTED_PIDS)
+		snprintf(text + used, size - used, " and %zu more", pids->cnt - LISTED_PIDS);
+}
+
+/* The targets of one job. */
+static void select_job(const struct trainings *t, size_t job, struct pids *pids)
+{
+	for (size_t i = t->cnt; i-- > 0 && pids->cnt < PIDS_MAX;)
+		if (t->items[i].job == job && training__is_target(&t->items[i]))
+			pids->pid[pids->cnt++] = t->items[i].process.pid;
+}
+
+static const struct training *find_training(const struct trainings *t, pid_t pid)
+{
+	const struct training *training = t->items;
+
+	while (training->process.pid != pid)
+		training++;
+	return training;
+}
+
+/* "PIDs 12, 34 (python train.py)" */
+static void describe(const struct trainings *t, const struct pids *pids, char *text, size_t size)
+{
+	const char *command = find_training(t, pids->pid[pids->cnt - 1])->process.command;
+	char numbers[128];
+
+	write_pids(pids, numbers, sizeof(numbers));
+	snprintf(text, size, "%s (%.*s%s)", numbers, SHOWN_COMMAND, command,
+		 strlen(command) > SHOWN_COMMAND ? "..." : "");
+}
+
+static int refuse_none(const struct trainings *t, const char *job, const char *verb)
+{
+	char fix[256];
+
+	if (job) {
+		log__error("stepflame ps --json lists the training processes with the names of their jobs",
+			   "no training process of this host is of a job '%s'", job);
+	} else {
+		snprintf(fix, sizeof(fix),
+			 "wait until the program has imported torch or JAX, give -p PID for another process%s",
+			 strcmp(verb, "record") ? "" : ", or start one with: stepflame record -- CMD");
+		log__error(fix, "there is nothing to %s: no process with torch or JAX is running here", verb);
+	}
+	trainings__warn_of_hidden(t);
+	return SF_EXIT_TARGET;
+}
+
+static int refuse_several(const struct trainings *t, const char *verb)
+{
+	char fix[128];
+
+	snprintf(fix, sizeof(fix), "say which: stepflame %s -p PID, or --job NAME; or --all of them", verb);
+	log__error(fix, "%zu training jobs are running here", trainings__job_cnt(t));
+	for (size_t job = 0; job < t->cnt; job++) {
+		struct pids pids = {.cnt = 0};
+		char text[256], name[64];
+
+		select_job(t, job, &pids);
+		if (!pids.cnt)
+			continue;
+		describe(t, &pids, text, sizeof(text));
+		training__job_name(find_training(t, pids.pid[0]), name, sizeof(name));
+		text__line(stderr, "  %s%s%s", text, name[0] ? ", job " : "", name);
+	}
+	trainings__warn_of_hidden(t);
+	return SF_EXIT_USAGE;
+}
+
+/* Returns the exit code. */
+static int choose(const struct trainings *t, struct targets *targets, const char *verb, const char *doing)
+{
+	bool only = !targets->all && !targets->job;
+	char text[256];
+	int err;
+
+	if (only && trainings__job_cnt(t) > 1)
+		return refuse_several(t, verb);
+	err = trainings__select(t, targets->job, &targets->pids);
+	if (err == -ESRCH)
+		return refuse_none(t, targets->job, verb);
+	if (err == -ENOTUNIQ) {
+		log__error("give more characters of it", "several containers have an id that begins with %s",
+			   targets->job);
+		return SF_EXIT_USAGE;
+	}
+	if (err) {
+		log__error("give some of them with -p PID, or --job NAME", "more than %d training processes", PIDS_MAX);
+		return SF_EXIT_USAGE;
+	}
+	describe(t, &targets->pids, text, sizeof(text));
+	if (only)
+		log__info("%s %s, the only training job %s", doing, text, t->hidden ? "that it may examine" : "here");
+	else
+		log__info("%s %s", doing, text);
+	trainings__warn_of_hidden(t);
+	return SF_EXIT_OK;
+}
+
+void targets__choose_or_die(struct targets *targets, const char *verb, const char *doing)
+{
+	struct trainings trainings;
+	int code;
+
+	if (targets->pids.cnt)
+		return;
+	if (trainings__find(&trainings)) {
+		log__error(NULL, "out of memory");
+		exit(SF_EXIT_ERROR);
+	}
+	code = choose(&trainings, targets, verb, doing);
+	trainings__release(&trainings);
+	if (code)
+		exit(code);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the text and the JSON of the summary share. */
+#ifndef STEPFLAME_USER_REPORT_SUMMARY_H
+#define STEPFLAME_USER_REPORT_SUMMARY_H
+
+#include "user/analysis/workers.h"
+#include "user/report/steps_report.h"
+
+struct summary {
+	struct job *job;
+	const struct report_options *options;
+	struct steps_view view;
+	const struct step_track *track; /* whose steps are shown; NULL: no whole step is in the recording */
+	struct steps_of of;             /* of that track */
+	struct workers *workers;
+	const struct loader *loaders;
+	size_t loader_cnt;
+};
+
+/* 0 or -ENOMEM. Free with summary__release. */
+int summary__new(struct job *job, const struct report_options *options, struct summary *out);
+void summary__release(struct summary *summary);
+/* Returns steps per second of the track; 0 without one. */
+double summary__steps_per_s(const struct summary *summary);
+
+/* A row of the longest actions or operators. */
+struct summary_row {
+	const char *name, *kind; /* owned by the job; a static text, as in the JSON of other reports */
+	uint64_t calls, ns;      /* ns: in the calls, less the time in actions or operators inside */
+};
+
+struct summary_rows {
+	struct summary_row *items; /* malloc'ed; longest first */
+	size_t cnt;
+	bool of_ops;      /* operators, else actions */
+	double window_ns; /* the time observed, of all processes whose rows were added; 0: not known */
+};
+
+/*
+ * Collects the operators, if the recording has some, else the actions; leaves out those that merely
+ * contain others, or take hardly any time. 0 or -ENOMEM.
+ */
+int summary_rows__collect(struct job *job, size_t limit, struct summary_rows *out);
+void summary_rows__release(struct summary_rows *rows);
+/* Adds them to a table; columns: those that its text may take. 0 or -ENOMEM. */
+int summary_rows__print(const struct summary_rows *rows, size_t columns, struct table *table);
+
+#define SUMMARY_ROWS 5
+
+/* In summary_words.c. They return static texts, or out. */
+const char *summary_words__class(enum verdict_class class);
+const char *summary_words__cause(unsigned int cause);         /* of struct blame_group: what takes a slow step longer */
+const char *summary_words__plural(uint64_t cnt);              /* "s", or "" for 1 */
+const char *summary_words__duration(double ns, char out[32]); /* "12.3 ms", "4.1 s" */
+
+/* In summary_json.c. */
+int summary__json(struct job *job, const struct report_options *options, FILE *out);
+
+#endif

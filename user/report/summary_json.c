@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The summary as JSON; docs/summary.md describes the keys. */
+#include <errno.h>
+
+#include "user/report/common.h"
+#include "user/report/summary.h"
+
+static json_t *json_steps(const struct summary *summary)
+{
+	const struct step_track *track = summary->track;
+
+	if (!track)
+		return json_null();
+	return json_pack("{s:I, s:I, s:f, s:f, s:f}", "pid", (json_int_t)track->pid, "count",
+			 (json_int_t)track->step_cnt, "median_s", track->rule_of_slow.median_ns / 1e9, "p99_s",
+			 track->rule_of_slow.p99_ns / 1e9, "per_second", summary__steps_per_s(summary));
+}
+
+static json_t *json_limit(const struct summary *summary)
+{
+	const struct verdict *verdict = &summary->of.verdict;
+
+	if (!summary->track)
+		return json_null();
+	return json_pack("{s:s, s:o, s:o, s:o, s:o}", "class", verdict_class__name(verdict->class), "share",
+			 common__json_real(verdict->share, verdict->share), "why", common__json_text(verdict->why),
+			 "place", common__json_text(verdict->place), "next",
+			 common__json_text(verdict->next.cnt ? ((char *const *)verdict->next.items)[0] : NULL));
+}
+
+static json_t *json_slow(const struct summary *summary)
+{
+	json_t *object = json_object();
+	struct table table = table__json(object, "causes");
+
+	if (!summary->track) {
+		json_decref(object);
+		return json_null();
+	}
+	json_object_set_new(object, "count", json_integer(summary->track->slow_cnt));
+	json_object_set_new(object, "limit_s",
+			    common__json_real(summary->track->rule_of_slow.limit_ns != UINT64_MAX,
+					      summary->track->rule_of_slow.limit_ns / 1e9));
+	return common__json_unless_failed(
+		object, !table.list || steps_tables__groups(summary->job, &summary->of.blame, 0, &table));
+}
+
+static json_t *json_phases(const struct summary *summary)
+{
+	json_t *list = json_array();
+	struct table table = {.list = list};
+
+	if (!summary->track)
+		return list;
+	return common__json_unless_failed(list, steps_tables__phases(&summary->of, &summary->of.blame.all, &table));
+}
+
+static json_t *json_longest(const struct summary *summary)
+{
+	json_t *list = json_array();
+	struct table table = {.list = list};
+	struct summary_rows rows;
+
+	if (summary_rows__collect(summary->job, SUMMARY_ROWS, &rows)) {
+		json_decref(list);
+		return NULL;
+	}
+	list = common__json_unless_failed(list, summary_rows__print(&rows, 0, &table));
+	summary_rows__release(&rows);
+	return list;
+}
+
+static json_t *json_ranks(const struct summary *summary)
+{
+	const struct steps_view *view = &summary->view;
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < view->track_cnt; i++) {
+		const struct rank *rank = &view->ranks[i];
+
+		common__json_append(&list, json_pack("{s:I, s:o, s:I, s:f, s:b}", "pid", (json_int_t)rank->track->pid,
+						     "rank", rank->rank < 0 ? json_null() : json_integer(rank->rank),
+						     "steps", (json_int_t)rank->track->step_cnt, "median_s",
+						     rank->track->rule_of_slow.median_ns / 1e9, "straggler",
+						     view->straggler.index == (long)i));
+	}
+	return list;
+}
+
+static json_t *json_workers(const struct summary *summary)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < summary->loader_cnt; i++) {
+		const struct loader *loader = &summary->loaders[i];
+
+		if (loader->worker_cnt)
+			common__json_append(&list,
+					    json_pack("{s:I, s:I, s:f, s:o}", "pid", (json_int_t)loader->pid, "workers",
+						      (json_int_t)loader->worker_cnt, "wait_s", loader->wait_ns / 1e9,
+						      "needed",
+						      loader->needed ? json_integer(loader->needed) : json_null()));
+	}
+	return list;
+}
+
+int summary__json(struct job *job, const struct report_options *options, FILE *out)
+{
+	static const char *const path[] = {"processes", "longest", NULL};
+	struct summary summary;
+	int err = summary__new(job, options, &summary);
+	json_t *object;
+
+	if (err)
+		return err;
+	object = common__json(job, report_summary.name);
+	common__json_set(&object, "steps", json_steps(&summary));
+	common__json_set(&object, "limit", json_limit(&summary));
+	common__json_set(&object, "slow", json_slow(&summary));
+	common__json_set(&object, "phases", json_phases(&summary));
+	common__json_set(&object, "longest", json_longest(&summary));
+	common__json_set(&object, "ranks", json_ranks(&summary));
+	common__json_set(&object, "loaders", json_workers(&summary));
+	summary__release(&summary);
+	return common__print_object(object, options, path, out);
+}
