@@ -243,8 +243,8 @@ static const struct py_layout *python_layout_of(struct session *s, pid_t pid)
 		return NULL;
 	for (size_t i = 0; t->process.pid != pid && i < s->target_cnt; i++) {
 		other = s->targets[i];
-		if (other->has_python && memcmp(&other->python.process.layout, &t->python.process.layout,
-						 sizeof(struct py_layout)))
+		if (other->has_python &&
+		    memcmp(&other->python.process.layout, &t->python.process.layout, sizeof(struct py_layout)))
 			return NULL;
 	}
 	return &t->python.process.layout;
