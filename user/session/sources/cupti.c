@@ -368,7 +368,8 @@ static void tend_target(struct session *s, struct target *t, uint64_t now)
 		if (g->window.requested_ns) {
 			read_status(s, t, now);
 			gpu_reader__drain(&g->reader, s, t, g->ring, &g->window);
-			g->window.reported_ns = g->reader.told_ns;
+			/* Before the first flush, or if the ring was full at each, the clock is all there is. */
+			g->window.reported_ns = g->reader.told_ns ?: gpu_clock__last_ns(&g->reader.clock);
 		}
 		advance_window(s, t, gone, now);
 		if (t->gone && !g->window.requested_ns)

@@ -72,3 +72,8 @@ uint64_t gpu_clock__last(const struct gpu_clock *clock)
 {
 	return clock->cnt ? clock->pairs[clock->cnt - 1].cupti_ns : 0;
 }
+
+uint64_t gpu_clock__last_ns(const struct gpu_clock *clock)
+{
+	return clock->cnt ? clock->pairs[clock->cnt - 1].ns : 0;
+}

@@ -31,5 +31,7 @@ bool gpu_clock__add(struct gpu_clock *clock, const struct gpu_ring_clock *pair, 
 bool gpu_clock__translate(const struct gpu_clock *clock, uint64_t cupti_ns, uint64_t *ns);
 /* The last pair, on CUPTI's clock; 0: no pair. */
 uint64_t gpu_clock__last(const struct gpu_clock *clock);
+/* The last pair, on CLOCK_MONOTONIC. */
+uint64_t gpu_clock__last_ns(const struct gpu_clock *clock);
 
 #endif
