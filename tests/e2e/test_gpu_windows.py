@@ -7,6 +7,7 @@ doubles (tests/gpu).
 import json
 import signal
 import time
+from pathlib import Path
 
 import gpu
 import helpers
@@ -26,12 +27,17 @@ CYCLE = WAIT + WARMUP + ACTIVE
 class Trained:
     """The program that trains, recorded by a schedule from before its first step."""
 
-    def __init__(self, bench, *args, schedule="wait=%d,warmup=%d,active=%d" % (WAIT, WARMUP, ACTIVE), more=(), cupti="", at=AT, **train):
+    def __init__(self, bench, *args, schedule="wait=%d,warmup=%d,active=%d" % (WAIT, WARMUP, ACTIVE), more=(), cupti="", at=AT, stopped=False, **train):
         self.times = bench.directory / "times"
         self.train = Train(bench, *args, *([] if "command" in train else ["--out", self.times]), cupti=cupti, **train)
         self.record = bench.record(
             "-p", self.train.pid, "--gpu", "cupti", "-F", 0, "--no-syscalls", "--action", at, "--step-at", at, "--schedule", schedule, *more
         ).until_armed()  # fmt: skip
+        if stopped:  # once stepflame has found the library
+            maps = Path("/proc/%d/maps" % self.record.pid)
+            helpers.until(30, lambda: "stepflame-gpu" in maps.read_text(), self.record.what)
+            time.sleep(0.3)  # it looks at it, too
+            self.record.popen.send_signal(signal.SIGSTOP)
         self.train.release()
 
     def end(self):
@@ -254,8 +260,7 @@ def test_late(bench):
 
 def test_many_late(bench):
     """Windows that nobody saw."""
-    trained = Trained(bench, "-s", 40, "-u", 1000, schedule="wait=2,active=2")
-    trained.record.popen.send_signal(signal.SIGSTOP)
+    trained = Trained(bench, "-s", 40, "-u", 1000, schedule="wait=2,active=2", stopped=True)
     trained.train.end()
     trained.record.popen.send_signal(signal.SIGCONT)
     assert trained.record.wait() == helpers.OK, trained.record.what()

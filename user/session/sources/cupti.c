@@ -43,11 +43,12 @@ struct cupti_session {
 	struct losses ended; /* of processes that have ended, or called exec */
 };
 
-/* Target state. It survives exec, but for `cupti` and windows_over. */
+/* Target state. It survives exec, but for `cupti`, windows_over and had_ring. */
 struct cupti_target {
 	struct cupti *cupti;   /* NULL: stepflame has not searched for a ring */
 	uint32_t windows;      /* CUPTI windows so far: the pid and this number identify a window */
 	uint32_t windows_over; /* windows of the schedule that have passed */
+	bool had_ring;
 };
 
 struct cupti {
@@ -319,6 +320,7 @@ static void open_ring(const struct session *s, struct target *t, uint64_t now)
 	struct cupti *g = state_of(t)->cupti;
 	int err = gpu_ring__open(t->process.pid, t->process.nspid, &g->ring);
 
+	state_of(t)->had_ring = state_of(t)->had_ring || !err;
 	g->look_at_ns = now + (now - t->since_ns < YOUNG_NS ? LOOK_OFTEN_NS : LOOK_NS);
 	g->fix = NULL;
 	if (err == -EBUSY)
@@ -401,6 +403,7 @@ static void on_exec(struct session *s, struct target *t)
 	forget(s, t);
 	target__clear_state(t, SOURCE_GPU); /* its contents came from CUPTI, so they start again */
 	state_of(t)->windows_over = 0;
+	state_of(t)->had_ring = false;
 }
 
 /* At the target's exit, keeps the state: tend reads the ring until the window is closed. */
@@ -455,7 +458,7 @@ static bool on_boundary(struct session *s, const struct rec_hdr *record)
 	if (g->ring && g->next.requested_ns && g->next.scheduled != rec->index)
 		advance_window(s, t, false, session__now_ns());
 	if (rec->end_ns && !(g->window.requested_ns && g->window.scheduled == rec->index)) {
-		if (g->ring)
+		if (state_of(t)->had_ring) /* a process that has ended has none any more */
 			emit_missed_window(s, t, rec->end_ns);
 		mark_window_over(g, rec->index);
 		return true;
