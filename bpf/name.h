@@ -201,13 +201,13 @@ __weak __noinline int name__send(struct name_buffer *b, u64 id)
  * Emits the name of a span, just read, and returns the id under which the span counts: its own, or
  * (counted) that of NAME_OTHER if the process has had too many different names of this kind.
  */
-__weak __noinline u64 name__admit(struct name_buffer *b, struct proc *proc, u64 id, u32 kind)
+static __always_inline u64 name__admit(struct name_buffer *b, struct proc *proc, u64 id, u32 kind)
 {
 	u32 *names_of_kind;
 
 	if (!b || !proc || !id || name__is_known(b, id))
 		return id;
-	names_of_kind = &proc->room.names[kind < NAMES__KINDS ? kind : 0];
+	names_of_kind = &proc->room.names[BOUND_INDEX(kind, NAMES_ROOM)];
 	if (id != step_at[0] && id != step_at[1] &&
 	    (*names_of_kind >= NAMES_OWN || (kind != NAMES_LANDMARKS && name_cnt >= NAMES_SHARED))) {
 		count(CNT_NAMES_FOLDED);

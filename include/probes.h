@@ -206,13 +206,14 @@ enum name_kind {
 	NAMES_ACTIONS,   /* other actions */
 	NAMES_JIT,
 	NAMES__KINDS,
+	NAMES_ROOM = 8, /* a power of two: BOUND_INDEX */
 };
 
 /* How much of the shared tables a process has filled since its fork. */
 struct proc_room {
-	__u32 names[NAMES__KINDS];
-	__u32 rows;  /* of aggs */
-	__u32 files; /* of file_rows */
+	__u32 names[NAMES_ROOM]; /* by kind */
+	__u32 rows;              /* of aggs */
+	__u32 files;             /* of file_rows */
 	__u32 pad;
 };
 

@@ -492,13 +492,21 @@ static uint64_t look_delay(const struct target *t)
 	return targets__is_young(t, YOUNG_NS) && !t->has_torch && !t->jax[0] ? LOOK_OFTEN_NS : LOOK_SELDOM_NS;
 }
 
+/* The process is gone, maybe since the ring was read: what it did before comes first. */
+static void end_gone_target(struct session *s, struct target *t)
+{
+	ring_buffer__consume(s->ring);
+	if (!t->gone)
+		end_target(s, t);
+}
+
 static void look_at_target(struct session *s, struct target *t, uint64_t now)
 {
 	struct process process;
 	uint64_t delay;
 
 	if (process__read(t->process.pid, &process)) {
-		end_target(s, t);
+		end_gone_target(s, t);
 		return;
 	}
 	set_target_process(t, &process);
@@ -563,7 +571,7 @@ void targets__tend(struct session *s)
 		if (!t->gone && t->pending && t->look_at_ns <= now)
 			look_at_target(s, t, now);
 		if (!t->gone && !process__alive(&t->process))
-			end_target(s, t);
+			end_gone_target(s, t);
 		if (!t->gone)
 			note_interpreters(s, t);
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
