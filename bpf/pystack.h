@@ -123,7 +123,6 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
 	struct py_text text;
 	u32 first_line = 0;
 	bool sent;
-	u8 one = 1;
 
 	if (!b || !py)
 		return 0;
@@ -149,11 +148,7 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
 		sent = code__submit(&head, py->bytes_data, CODE_TABLE_HUGE);
 	else
 		sent = code__submit(&head, 0, 0);
-	if (!sent)
-		return 0;
-	if (want_modules && code__calls_module(py, code))
-		bpf_map_update_elem(&module_calls, &id, &one, BPF_ANY);
-	return id;
+	return sent ? id : 0;
 }
 
 /*
@@ -177,6 +172,7 @@ __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u
 {
 	const struct py_layout *py;
 	u64 key, id, *known;
+	u8 one = 1;
 
 	if (!b || !proc)
 		return 0;
@@ -199,8 +195,11 @@ __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u
 	if (known)
 		return *known;
 	id = code__send(b, py, pid, code);
-	if (id)
-		bpf_map_update_elem(&codes, &key, &id, BPF_ANY);
+	if (!id)
+		return 0;
+	if (want_modules && code__calls_module(py, code))
+		bpf_map_update_elem(&module_calls, &id, &one, BPF_ANY);
+	bpf_map_update_elem(&codes, &key, &id, BPF_ANY);
 	return id;
 }
 
