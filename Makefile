@@ -293,6 +293,7 @@ lint: $(SKEL) $(BUILD)/syscall_names.h $(BUILD)/finders.h
 	$(Q)tools/guards.sh
 	$(Q)python3 tools/layers.py
 	$(Q)python3 tools/docs.py
+	$(Q)python3 tools/bpf_stack.py $(BUILD)/stepflame.bpf.o
 	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] user/*/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
 	$(Q)! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 tools/*.sh tools/*/*.sh tests/*/*.sh .ci/run
 	$(Q)$(MAKE) --no-print-directory -j $$(nproc) tidy

@@ -282,8 +282,8 @@ class Loop:
         with torch.no_grad():
             for x, _ in self.batches():
                 with self.phase("forward"):
-                    self.label()
                     time.sleep(self.args.pause)
+                    self.label()  # which no cache holds behind a pause, as little as what follows
                     self.model(x)
                 self.end()
         return self.args.batches
