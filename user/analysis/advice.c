@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * A model of a DataLoader: each of n workers makes a batch in time P, and the process uses one in
- * time C, so a batch takes the larger of C and P/n. The model holds while workers do not slow each
- * other down: with CPU to spare, and with no worker slower than the others.
+ * time C, so a batch takes the larger of C and P/n, but never less than the CPU time that it costs
+ * all of them, spread over the CPUs. The model holds while workers do not slow each other down: with
+ * CPU to spare, and with no worker slower than the others.
  */
 #include "user/analysis/advice.h"
 
@@ -16,7 +17,9 @@
 #define SLOWER         1.5  /* times as busy as the median of the others, */
 #define BUSY           0.6  /* and at least this busy: otherwise it would have batches ready */
 #define CPU_FULL       0.95 /* of the machine */
-#define QUEUED         0.1  /* of the workers' time, in waits for a CPU */
+#define QUEUED         0.1  /* of the workers' time, in waits for a CPU; */
+#define COMPUTES       0.5 /* and at least so much of it on a CPU or in such waits: otherwise more workers wait at one time */
+#define WORTH          0.9 /* of the time of a batch: more workers are worth it if it takes no longer then */
 #define BATCHES_ENOUGH 10
 
 static uint64_t busy_ns(const struct worker *worker)
@@ -135,14 +138,18 @@ static enum loader_advice choose_advice(struct loader *loader, uint32_t cpus, ui
 	loader->slow = find_slow_worker(loader);
 	if (loader->slow != WORKER_NONE)
 		return LOADER_ONE_SLOW;
-	if (!cpus || queued || (double)cpu / loader->batches / loader->consume_ns > CPU_FULL * cpus)
+	loader->reach_ns =
+		fmax(loader->consume_ns, cpus ? (double)cpu / loader->batches / (CPU_FULL * cpus) : INFINITY);
+	if (queued || loader->reach_ns > WORTH * loader->batch_ns)
 		return LOADER_CPU_FULL;
-	return loader->needed > loader->at_once ? LOADER_MORE : LOADER_UNEVEN;
+	loader->advised = ceil((double)loader->produce_ns / loader->reach_ns);
+	return loader->advised > loader->at_once ? LOADER_MORE : LOADER_UNEVEN;
 }
 
 void advice__find(struct loader *loader, uint32_t cpus)
 {
-	uint64_t busy = 0, cpu = loader->main_cpu_ns, queued = 0;
+	uint64_t busy = 0, cpu = 0, queued = 0;
+	bool full;
 
 	for (size_t i = 0; i < loader->worker_cnt; i++) {
 		busy = saturating__add(busy, busy_ns(&loader->workers[i]));
@@ -154,5 +161,6 @@ void advice__find(struct loader *loader, uint32_t cpus)
 	if (!loader->observed_ns || loader->batches < BATCHES_ENOUGH)
 		return;
 	find_times(loader, busy);
-	loader->advice = choose_advice(loader, cpus, cpu, queued > QUEUED * busy);
+	full = queued > QUEUED * busy && saturating__add(cpu, queued) > COMPUTES * busy;
+	loader->advice = choose_advice(loader, cpus, saturating__add(cpu, loader->main_cpu_ns), full);
 }

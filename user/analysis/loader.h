@@ -56,7 +56,7 @@ enum loader_advice {
 	LOADER_KEEPS_UP, /* the process hardly waits */
 	LOADER_ONE_SLOW, /* one worker holds the process up: more workers do not help */
 	LOADER_CPU_FULL, /* more workers would find no free CPU */
-	LOADER_MORE,     /* `needed` workers would keep up */
+	LOADER_MORE,     /* `advised` workers are better */
 	LOADER_UNEVEN,   /* enough workers on average, but batches take unequal times, or epochs are short */
 };
 
@@ -93,10 +93,12 @@ struct loader {
 	uint32_t at_once;    /* the most workers alive at once; for one of several loaders, of one of its iterators */
 	uint64_t produce_ns; /* a worker's time per batch; 0: not known */
 	uint64_t consume_ns; /* the process's time between fetches; 0: not known */
+	double reach_ns;     /* with `advised` workers; 0: not known */
 	uint64_t batch_ns;   /* the actual time per batch, including waits; 0: not known */
 	uint32_t slow;       /* index of a worker slower than the others; WORKER_NONE: no such worker */
 	enum loader_advice advice;
-	uint32_t needed; /* workers, from produce_ns and consume_ns */
+	uint32_t needed;  /* workers that would keep up, from produce_ns and consume_ns */
+	uint32_t advised; /* the same, or as many as take all CPUs, if those are fewer */
 };
 
 #endif

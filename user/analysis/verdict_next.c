@@ -1,6 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* What to try next, by the class of a verdict. */
+#include <errno.h>
+
 #include "user/analysis/verdict_private.h"
+#include "user/analysis/workers.h"
+
+/* The loader that the process of the steps waits for most. NULL: none. */
+static const struct loader *find_loader(const struct judge *j, const struct workers *workers)
+{
+	const struct loader *loaders, *most = NULL;
+	size_t cnt;
+
+	loaders = workers__loaders(workers, &cnt);
+	for (size_t i = 0; i < cnt; i++)
+		if (loaders[i].track == j->track && (!most || loaders[i].wait_ns > most->wait_ns))
+			most = &loaders[i];
+	return most;
+}
+
+/* The advice of `report --io`, in a sentence. */
+static void advise_workers(struct judge *j)
+{
+	struct workers *workers = workers__new(j->job, j->steps);
+	struct array *next = &j->verdict->next;
+	const struct loader *loader;
+
+	if (!workers) {
+		j->err = -ENOMEM;
+		return;
+	}
+	loader = find_loader(j, workers);
+	if (loader && loader->advice == LOADER_CPU_FULL)
+		verdict__say(
+			j, next,
+			"less work for each item: more DataLoader workers would find no free CPU; stepflame report "
+			"--io says what the workers do");
+	else if (loader && loader->advice == LOADER_MORE)
+		verdict__say(
+			j, next,
+			"more DataLoader workers: with %u a batch would take %.3g ms, not %.3g; stepflame report --io "
+			"says what they wait for",
+			loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
+	else
+		verdict__say(j, next,
+			     "more DataLoader workers; stepflame report --io says how many would keep up, and what "
+			     "they wait for");
+	workers__free(workers);
+}
 
 static void advise_input(struct judge *j)
 {
@@ -25,10 +71,7 @@ static void advise_input(struct judge *j)
 			     "stepflame report --io says which files are read from disk: faster storage, larger files "
 			     "that are read in order, or a cache in memory");
 	else if (waited || j->workers)
-		verdict__say(
-			j, next,
-			"more DataLoader workers; stepflame report --io says how many would keep up, and what they "
-			"wait for");
+		advise_workers(j);
 	else
 		verdict__say(j, next, "set num_workers in the DataLoader: the training process itself gets the data");
 }

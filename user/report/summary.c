@@ -377,7 +377,8 @@ static void say_loader(const struct loader *loader, struct lines *lines)
 	if (loader->advice == LOADER_KEEPS_UP)
 		snprintf(advice, sizeof(advice), "; more would not help");
 	else if (loader->advice == LOADER_MORE)
-		snprintf(advice, sizeof(advice), "; %u would keep up", loader->needed);
+		snprintf(advice, sizeof(advice), "; with %u a batch would take %.3g ms", loader->advised,
+			 loader->reach_ns / 1e6);
 	else if (loader->advice == LOADER_CPU_FULL)
 		snprintf(advice, sizeof(advice), "; more would find no free CPU");
 	else if (loader->advice == LOADER_ONE_SLOW)

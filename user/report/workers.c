@@ -171,7 +171,7 @@ static void print_advice(const struct loader *loader, FILE *out)
 		break;
 	case LOADER_MORE:
 		text__paragraph(out, "advice: try num_workers=%u; a batch would take %.4g ms instead of %.4g ms",
-				loader->needed, loader->consume_ns / 1e6, loader->batch_ns / 1e6);
+				loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
 		break;
 	case LOADER_UNEVEN:
 		text__paragraph(out,
@@ -339,7 +339,7 @@ static json_t *json_loader(struct job *job, const struct loader *loader)
 	workers = common__json_unless_failed(workers, failed);
 	return json_pack(
 		"{s:I, s:o, s:I, s:f, s:f, s:o, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:I, "
-		"s:I, s:o}",
+		"s:I, s:o, s:o, s:o}",
 		"pid", (json_int_t)loader->pid, "batches",
 		loader->batches ? json_integer(loader->batches) : json_null(), "waited", (json_int_t)loader->late_cnt,
 		"wait_s", loader->wait_ns / 1e9, "unknown_wait_s", loader->unknown_ns / 1e9, "slow",
@@ -350,7 +350,9 @@ static json_t *json_loader(struct job *job, const struct loader *loader)
 		json_loader_waits(job, loader), "ahead", ahead, "late", (json_int_t)loader->late_cnt, "handover_s",
 		loader->handover_ns / 1e9, "no_loader_wait_s", loader->no_loader_ns / 1e9, "observed_s",
 		loader->observed_ns / 1e9, "loader", (json_int_t)loader->number, "loaders", (json_int_t)loader->of_cnt,
-		"place", json_place(job, &loader->place));
+		"place", json_place(job, &loader->place), "advised",
+		loader->advised ? json_integer(loader->advised) : json_null(), "reach_s",
+		loader->advised ? json_real(loader->reach_ns / 1e9) : json_null());
 }
 
 json_t *report_workers__json(struct job *job)
