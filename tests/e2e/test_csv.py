@@ -5,13 +5,14 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 
 import helpers
 import pytest
 import recfile as rec
 import stepped
-from terminal import at_terminal
+from terminal import COLOURS, at_terminal
 
 PID, OTHER = stepped.PID, 777
 HOSTILE = 'a "quoted", long\nname\x1b[31m, é\u202e'
@@ -170,6 +171,25 @@ def test_no_line_is_longer_than_the_terminal(recording, report, head, columns):
         assert max(map(len, rows)) <= columns
         if max(map(len, whole)) <= columns:
             assert rows == whole
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120, 200])
+@pytest.mark.parametrize("report", ["--summary", "--steps", "--io", "--gpu"])
+def test_no_report_is_wider_than_the_terminal(recording, report, columns):
+    text = COLOURS.sub("", at_terminal(columns, "report", recording, report))
+    assert [line for line in text.splitlines() if len(line) > columns] == []
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120, 200])
+def test_parts_of_a_phase_add_up(recording, columns):
+    """However few of them have columns of their own."""
+    text = at_terminal(columns, "report", recording, "--steps").replace("on CPU", "on_CPU").replace("total s", "total_s").replace(" %", "%")
+    heads = next(line for line in text.splitlines() if "ms/step" in line).split()
+    for row in [row for row in rows_of(text, "ms/step") if re.match(r"\w+ +\d", row)]:
+        cells = dict(zip(heads, row.split(), strict=True))
+        of = {head: 0 if cell == "-" else float(cell) for head, cell in cells.items() if head not in ("phase", "total_s", "share", "ms/slow")}
+        assert of.pop("ms/step") == pytest.approx(sum(of.values()), abs=0.0006 * len(of)), row
+    assert "on_CPU" in heads and ("ms/slow" in heads) == (columns >= 100)
 
 
 def test_paths_keep_their_end(recording):

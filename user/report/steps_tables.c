@@ -6,14 +6,17 @@
 #include "user/report/common.h"
 #include "user/report/io_rows.h"
 #include "user/report/steps_report.h"
+#include "user/report/text.h"
 
-#define CAUSE_ANY    -1 /* including no cause */
-#define CAUSE_OTHER  -2 /* causes without a column */
+#define CAUSE_ANY     -1 /* including no cause */
+#define CAUSE_OTHER   -2 /* causes without a column */
 
-#define WAIT_COLUMNS 4
-#define COLUMNS_MAX  (4 + WAIT_COLUMNS)
-#define COLUMN       10    /* width of a time per step */
-#define SHOWN_SHARE  0.001 /* of the time: a smaller share has no column */
+#define WAIT_COLUMNS  4
+#define COLUMNS_MAX   (4 + WAIT_COLUMNS)
+#define COLUMN        10    /* width of a time per step */
+#define FIXED_COLUMNS 31    /* terminal columns of phase, total and share */
+#define SLOW_COLUMNS  4     /* ms/step, ms/slow, on CPU, others */
+#define SHOWN_SHARE   0.001 /* of the time: a smaller share has no column */
 
 static json_t *share_text(uint64_t part, uint64_t whole)
 {
@@ -67,20 +70,25 @@ struct step_column {
 	int cause;
 };
 
+/* On a narrow terminal, fewer causes have columns of their own, and slow steps only their own tables. */
 static size_t make_columns(const struct steps_of *of, struct step_column *columns)
 {
 	const struct step_sum *all = &of->blame.all;
 	unsigned int causes[WAIT_COLUMNS];
-	int cause_cnt = choose_columns(all, causes);
+	size_t room = text__columns() > FIXED_COLUMNS ? (text__columns() - FIXED_COLUMNS) / (COLUMN + 1) : 0;
+	size_t cause_cnt = choose_columns(all, causes), cnt = 0;
 	uint64_t shown = sum_of(all, -1, CAUSE_NONE);
-	size_t cnt = 0;
+	bool slow = of->track->slow_cnt && room >= SLOW_COLUMNS + 1;
+	size_t others = SLOW_COLUMNS - !slow;
 
+	if (cause_cnt > room - (room < others ? room : others))
+		cause_cnt = room - (room < others ? room : others);
 	columns[cnt++] = (struct step_column){"ms/step", all, CAUSE_ANY};
-	if (of->track->slow_cnt)
+	if (slow)
 		columns[cnt++] = (struct step_column){"ms/slow", &of->blame.slow, CAUSE_ANY};
 	if (of->track->thread)
 		columns[cnt++] = (struct step_column){"on CPU", all, CAUSE_NONE};
-	for (int i = 0; i < cause_cnt; i++) {
+	for (size_t i = 0; i < cause_cnt; i++) {
 		columns[cnt++] = (struct step_column){sample_cause__name(causes[i]), all, causes[i]};
 		shown += sum_of(all, -1, causes[i]);
 	}
