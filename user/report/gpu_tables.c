@@ -9,6 +9,7 @@
 
 #include "user/model/processes.h"
 #include "user/report/common.h"
+#include "user/report/text.h"
 
 /* ---- kernels, copies, calls ---- */
 
@@ -178,6 +179,8 @@ static json_t *json_share_of(uint64_t part, uint64_t all)
 	return json_real(all ? 100.0 * part / all : 0);
 }
 
+#define IDLE_COLUMNS 100 /* a narrower terminal has no room for why GPUs were idle */
+
 /* With several GPUs, each has a row, so that they can be compared. */
 static int add_gpu_line_row(const struct gpu_view *view, const struct gpu_line *line, struct table *table)
 {
@@ -205,8 +208,9 @@ static int add_gpu_line_row(const struct gpu_view *view, const struct gpu_line *
 	};
 
 	for (int i = 0; i < GPU_IDLE__COUNT; i++)
-		cells[16 + i] = cell__new(NULL, 9 + i, gpu_idle__name(i), 6, 2,
-					  json_share_of(gpu_spans__total(&line->idle[i]), all_ns));
+		cells[16 + i] = cell__if(text__columns() >= IDLE_COLUMNS,
+					 cell__new(NULL, 9 + i, gpu_idle__name(i), 6, 2,
+						   json_share_of(gpu_spans__total(&line->idle[i]), all_ns)));
 	return TABLE_ADD(table, cells);
 }
 
