@@ -198,8 +198,8 @@ def test_paths_keep_their_end(recording):
     row = rows_of(at_terminal(120, "report", recording, "--io"), "bytes read")[0]
     assert len(row) == 120 and row.endswith("shard-0001.tar") and " /data/a" in row and "…" in row
     # there is no room for the path, so it has a line of its own
-    row, path = rows_of(at_terminal(100, "report", recording, "--io"), "bytes read")[:2]
-    assert row == whole[0][: -len(PATH)].rstrip() and len(path) == 100 and path.startswith("    /data/a directory/")
+    row, path = rows_of(at_terminal(90, "report", recording, "--io"), "bytes read")[:2]
+    assert row == whole[0][: -len(PATH)].rstrip() and len(path) == 90 and path.startswith("    /data/a directory/")
 
 
 def test_names_of_diff(recording, tmp_path):
