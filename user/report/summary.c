@@ -384,8 +384,8 @@ static void say_loader(const struct loader *loader, struct lines *lines)
 	else if (loader->advice == LOADER_ONE_SLOW)
 		snprintf(advice, sizeof(advice), "; worker %u is slower than the others", loader->slow);
 	lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 2, 1, 0},
-		   "%s%zu DataLoader worker%s, busy %.0f %% of the time; waits for batches: %s (%.1f %%)%s", which,
-		   loader->worker_cnt, summary_words__plural(loader->worker_cnt),
+		   "%s%u DataLoader worker%s, busy %.0f %% of the time; waits for batches: %s (%.1f %%)%s", which,
+		   loader->at_once, summary_words__plural(loader->at_once),
 		   seen_ns ? 100.0 * (seen_ns - fmin(seen_ns, idle_ns)) / seen_ns : 0,
 		   summary_words__duration(loader->wait_ns, waited),
 		   loader->observed_ns ? 100.0 * loader->wait_ns / loader->observed_ns : 0, advice);

@@ -23,7 +23,7 @@ def train(model, loader, norms):
 
 
 def main():
-    p = common.parser(__doc__, batches=600, work=128)
+    p = common.parser(__doc__, batches=1500, work=64)
     p.add_argument("--norms", action="store_true", help="log them")
     args = p.parse_args()
     common.prepare(args)

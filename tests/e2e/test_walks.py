@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The walks of docs/: each command runs on the program of its page, and prints what the page shows, but for the figures."""
+
+import re
+import shlex
+
+import helpers
+import pytest
+
+pytestmark = helpers.needs_bpf
+
+SECONDS = 4  # of a recording, for which the pages take more
+SLOWER = 6  # diff's exit code
+
+
+def commands_of(page):
+    """[(command, lines that it printed)] of the page's code."""
+    found = []
+    for line in (helpers.ROOT / "docs" / page).read_text().splitlines():
+        if line.startswith("    # "):
+            found.append((line[6:], []))
+        elif line.startswith("    ") and found:
+            found[-1][1].append(line[4:])
+    return [(command, lines) for command, lines in found if command.startswith("stepflame ")]
+
+
+def shapes(lines):
+    """What a reader looks for in lines that are not indented: their labels, or else their first two words."""
+    lines = [re.sub(r"\d[\d.,]*", "N", line) for line in lines if line and line[0] != " " and line != "..."]
+    return {" ".join(re.split(r"  |:", line)[0].split()[:2]) for line in lines}
+
+
+def walk(bench, page, *jobs):
+    """Runs the page's commands; each recording is of the next of the jobs, [script, ARGS...]. {command: what it printed}"""
+    printed, jobs = {}, [bench.job(*args) for args in jobs]
+    for job in jobs:
+        job.until_ready()
+    for command, lines in commands_of(page):
+        args = shlex.split(command)[1:]
+        if args[0] == "record":
+            job = jobs.pop(0)
+            job.release()
+            args = ["record", "-p", job.pid, *(("%ds" % SECONDS) if arg == "10s" else arg for arg in args[1:])]
+        result = helpers.stepflame(*args, cwd=bench.directory)
+        assert result.returncode in ((helpers.OK, SLOWER) if "--threshold" in args else (helpers.OK,)), (command, result.stderr)
+        if args[0] != "ps":  # which knows nothing of a job that comes last on the page
+            assert shapes(lines) <= shapes(result.stdout.splitlines()), (command, shapes(lines) - shapes(result.stdout.splitlines()))
+        printed[command] = re.sub(r"\s+", " ", result.stdout)
+        if args[0] == "record":
+            job.kill()
+    return printed
+
+
+def test_slow_now(bench):
+    printed = walk(bench, "walk-slow-now.md", ["walk_slow_now.py", "--epochs", 9])
+    record = printed["stepflame record -d 10s -o now.rec"]
+    assert "steps, every 40th step: waiting for a socket, at walk_slow_now.py:" in record and "log_metrics" in record
+    assert re.search(r"evidence: process \d+ \(thread \d+\) ended 100 % of that wait", printed["stepflame report now.rec --steps --limit 3"])
+    assert "<html" in (bench.directory / "now.html").read_text()
+
+
+def test_loader(bench):
+    printed = walk(bench, "walk-loader.md", ["walk_loader.py", "--batches", 2000], ["walk_loader.py", "--batches", 4000, "--workers", 7])
+    assert "getting the data (input-bound)" in printed["stepflame record -d 10s -o loader.rec"]
+    assert "Images.fetch, sleep" in printed["stepflame report loader.rec --io"]
+    few, many = (helpers.report(bench.directory / name, "--steps")["ordinary_s"] for name in ("loader.rec", "loader7.rec"))
+    assert many < few / 2
+
+
+def test_since_yesterday(bench):
+    job = ["walk_yesterday.py", "--epochs", 9]
+    printed = walk(bench, "walk-since-yesterday.md", job, [*job, "--norms"])
+    assert "norm" in printed["stepflame diff yesterday.rec today.rec"]
+
+
+@pytest.mark.parametrize("page", ["walk-slow-now.md", "walk-loader.md", "walk-since-yesterday.md"])
+def test_lines_of_the_program(page):
+    """The lines that a page names are those of the program now."""
+    text = (helpers.ROOT / "docs" / page).read_text()
+    for script, line, function in set(re.findall(r"(walk_\w+\.py):(\d+) (?:\w+\.)?(\w+)", text)):
+        lines = (helpers.JOBS / script).read_text().splitlines()
+        above = [of for of in lines[: int(line)] if re.match(r"\s*def ", of)]
+        assert "def %s(" % function in above[-1], (script, line, function)
