@@ -1,6 +1,6 @@
 /*
  * Colours a frame by what it is, in hues that colour-blind readers can distinguish, or by how much
- * it changed: teal is less, red is more. Red is also what is slow; A and B have no colour.
+ * it changed: blue is less, red is more. Red is also what is slow; A and B have no colour.
  */
 
 const KINDS = [

@@ -130,7 +130,8 @@ static char *make_head(const struct page *page)
 			 "phases", phases, "recordings", recordings, "choice", "steps", steps[page->choice.steps],
 			 "number", (json_int_t)page->choice.number, "pid", (json_int_t)page->choice.pid, "all_threads",
 			 page->choice.all_threads);
-	text = head && !failed ? json_dumps(head, JSON_COMPACT) : NULL;
+	/* Real numbers have the digits that reports print. */
+	text = head && !failed ? json_dumps(head, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
 	json_decref(head);
 	return text;
 }
