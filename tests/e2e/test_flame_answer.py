@@ -4,7 +4,7 @@
 import struct
 import xml.etree.ElementTree
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 
 import browser as web
 import helpers
@@ -152,7 +152,7 @@ def test_hostile_answer(opened, tmp_path):  # noqa: F811
 
 def saved(page, selector):
     """The bytes that a button saves."""
-    page.run("URL.createObjectURL = (blob) => ((window.saved = blob), '#')")
+    page.run("window.make ??= URL.createObjectURL; window.saved = null; URL.createObjectURL = (blob) => window.make.call(URL, (window.saved = blob))")
     page.click(selector)
     script = "const [done] = arguments; const wait = () => (window.saved ? window.saved.arrayBuffer().then((b) => done([...new Uint8Array(b)])) : setTimeout(wait, 10)); wait();"
     return bytes(page.call("POST", "/execute/async", {"script": script, "args": []}))
@@ -209,7 +209,7 @@ def test_sizes(opened, run, size, theme):  # noqa: F811
     page = opened(run[1])
     page.resize(*size)
     try:
-        for chosen in ({"a": "all", "b": ""}, {"a": "mid", "b": "cause:0"}):
+        for chosen in ({"a": "all", "b": ""}, {"a": "mid", "b": "cause:0"}, {"view": "time"}):
             page.run("app.set(arguments[0])", {"theme": theme, **chosen})
             width, space = page.run("return [document.documentElement.scrollWidth, innerWidth]")
             assert width <= space == size[0]
@@ -218,7 +218,7 @@ def test_sizes(opened, run, size, theme):  # noqa: F811
             assert page.run(script) == []
             bottom = page.run("return document.querySelector('.verdict').getBoundingClientRect().bottom")
             assert 0 < bottom < size[1] / 2
-            if size[0] == 1400:
+            if size[0] == 1400 and "view" not in chosen:
                 top, low = page.run("const r = document.getElementById('flame-box').getBoundingClientRect(); return [r.top, r.bottom]")
                 assert low <= size[1] and low - top > 200
             assert boxes(page)["data"][1] > 10
@@ -277,6 +277,74 @@ def test_legend_means_one_thing(opened, run):  # noqa: F811
     found = page.run("return [...document.querySelectorAll('#legend .kind')].map((e) => getComputedStyle(e).backgroundColor)")
     assert len(found) == len(set(found)) > 6
     assert "slow step" in text_of(page, "#legend") and "GPU" not in page.run("return app.legend().map(([kind]) => kind).join()")
+
+
+def lanes_of(page):
+    """{tid: [(from, to, is a wait)]} in microseconds, in the order of the lanes."""
+    script = "return app.lanes.lanes.map(({thread, items}) => [thread.tid, items.map((i) => [i.from, i.to, i.wait])])"
+    return {tid: [tuple(item) for item in items] for tid, items in page.run(script)}
+
+
+def lanes_expected(job, step):
+    start, end = (ns // 1000 for ns in job.steps[step][:2])
+    out = defaultdict(list)
+    for row in sorted(job.rows, key=lambda row: row.time):
+        to = row.time // 1000
+        first = max(0, to - row.span)
+        if to > start and (first if row.span else to) < end:
+            out[row.tid].append((first, to, row.span > 0))
+    return out
+
+
+def test_one_step_over_time(opened, run):  # noqa: F811
+    """Each thread's waits as they were, and its samples; the slowest of what is selected, or the one step."""
+    job, path = run
+    page = opened(path)
+    page.press("o")
+    slowest = max(range(len(job.steps)), key=lambda i: job.steps[i][1] // 1000 - job.steps[i][0] // 1000)
+    assert lanes_of(page) == lanes_expected(job, slowest) and f"step {slowest + 1}:" in text_of(page, "#story")
+    for step in (1, 18, 40, 79):
+        page.run("app.set({a: arguments[0]})", f"{step + 1}-{step + 1}")
+        found = lanes_of(page)
+        assert found == lanes_expected(job, step) and list(found)[0] == PID
+    page.run("app.set({a: '19-19'})")
+    assert "{waiting: data_wait} in _get_data" in page.run("return app.lanes.textOf(app.lanes.lanes[0].items.find((i) => i.wait))")
+    wait = max(lanes_expected(job, 18)[PID], key=lambda item: item[1] - item[0])
+    left, width = page.run("const i = app.lanes.lanes[0].items.find((i) => i.to === arguments[0]); return app.lanes.placeOf(i)", wait[1])
+    took = (job.steps[18][1] - job.steps[18][0]) / 1000
+    assert width / (page.run("return app.lanes.space") - 16) == pytest.approx((wait[1] - wait[0]) / took, rel=0.01)
+    x, y = page.run("const r = app.lanes.canvas.getBoundingClientRect(); return [r.left, r.top]")
+    page.move((x + left + width / 2, y + 45))
+    tip = text_of(page, "#tip")
+    assert "data_wait" in tip and "in data" in tip and "ended by" in tip
+    page.press("f", web.RIGHT, web.RIGHT, web.DOWN)
+    assert page.run("return app.lanes.focused.number") == 1 and text_of(page, "#status")
+    root = xml.etree.ElementTree.fromstring(saved(page, "#save-svg"))
+    assert any("data_wait" in element.text for element in root.iter(SVG + "text"))
+    page.press("f", web.ENTER)
+    assert state(page)["view"] == "sandwich"
+
+
+def test_threads_without_data_have_no_lane(opened, tmp_path):  # noqa: F811
+    """And a wait that lasts longer than the step, or began before it, is in it."""
+    job = stepped.Job(steps=[(i * 10 * MS, (i + 1) * 10 * MS, {}) for i in range(10)])
+    job.rows = [stepped.Row(PID, i * 10 * MS + 5 * MS, 2 * MS, stepped.WAIT_DATA) for i in range(10)]
+    job.rows += [stepped.Row(PID + 1, 95 * MS, 90 * MS, stepped.WAIT_DATA), stepped.Row(PID + 2, 12 * MS, 3 * MS, stepped.WAIT_DATA)]
+    job.rows.sort(key=lambda row: row.time)
+    page = opened(job.write(tmp_path / "r.rec"), address="#view=time&a=1-1")
+    assert list(lanes_of(page)) == [PID, PID + 1, PID + 2] and lanes_of(page) == lanes_expected(job, 0)
+    page.run("app.set({a: '5-5'})")
+    assert lanes_of(page) == lanes_expected(job, 4) and set(lanes_of(page)) == {PID, PID + 1}
+    page.run("app.set({a: '900-901'})")
+    assert page.run("return document.getElementById('lanes-box').hidden")
+
+
+def test_hostile_lanes(opened, tmp_path):  # noqa: F811
+    page = opened(hostile_job().write(tmp_path / "hostile.rec"), address="#view=time")
+    for _ in range(3):
+        page.press("f", web.RIGHT)
+    assert text_of(page, "#status") and page.run("return window.hit === undefined && document.images.length === 0")
+    assert xml.etree.ElementTree.fromstring(saved(page, "#save-svg")).tag == SVG + "svg"
 
 
 def test_answer_without_scripts(slept, tmp_path):

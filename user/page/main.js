@@ -11,6 +11,7 @@ const KEYS = [
   ['d', 'compare the slowest 5 steps with the ordinary ones'],
   ['i', 'bottom up: from where the time went up to who called it'],
   ['s', 'one function: callers and callees of the frame at hand'],
+  ['o', 'one step over time: the slowest of those that are selected'],
   ['l', 'per line, or a function as one'],
   ['k', 'chains of Python frames with nothing between them as one box, or in full'],
   ['a b', 'what a drag on the steps selects; Shift-drag is always B'],
@@ -36,6 +37,11 @@ class App {
       focus: (box) => this.say(box),
     });
     this.table = new Table(byId('table-head'), byId('table-body'), (wanted) => this.set({view: 'sandwich', fn: String(wanted)}));
+    this.lanes = new Lanes(byId('lanes-box'), byId('lanes'), this.colours, {
+      hover: (item, event) => this.hoverItem(item, event),
+      pick: (wanted) => this.set({view: 'sandwich', fn: String(wanted)}),
+      focus: (item) => this.sayText(this.lanes.describe(item).flat().join(' · ')),
+    });
     this.answer = new Answer(byId('answer'), byId('causes'), (recording, cause, against) => this.pickCause(recording, cause, against));
     this.overviews = [];
     this.wire();
@@ -151,9 +157,27 @@ class App {
     this.showControls();
     this.answer.show(this.tracks, [state.a, state.b], this.two);
     this.showOverview();
-    this.flame.show(trees, this.view);
+    this.showBody(trees);
     this.table.show(this.data, this.weights, this.view);
     this.say(null);
+  }
+
+  /* The step that is drawn over time: the slowest of those that are selected; null: no step. */
+  stepOverTime() {
+    const set = this.sets[this.changed ? 1 : 0];
+    if (!set.track?.count) return null;
+    const at = set.track.order.findLast((step) => set.all || set.steps[step]);
+    return at === undefined ? null : {track: set.track, step: at};
+  }
+
+  showBody(trees) {
+    const timed = this.state.view === 'time' ? this.stepOverTime() : null;
+    byId('flame-box').hidden = Boolean(timed);
+    byId('lanes-box').hidden = !timed;
+    if (!timed) return this.flame.show(trees, this.view);
+    Object.assign(this.flame, {trees, view: this.view});
+    this.flame.hatch ??= this.flame.makeHatch(byId('flame').getContext('2d'));
+    this.lanes.show(this.data, timed.track, timed.step, this.flame.hatch);
   }
 
   get unit() {
@@ -232,6 +256,8 @@ class App {
   story() {
     const strong = (text) => element('b', {}, text);
     const [a, b] = this.sums;
+    const timed = this.state.view === 'time' && this.stepOverTime();
+    if (timed) return this.storyOfStep(timed);
     if (!this.data.tracks.some((t) => t.recording === 0)) return ['No steps were found in this recording: this is its whole time as one range, ', strong(duration(a)), ' per second.'];
     if (!this.changed) return ['Samples tell of ', strong(duration(a)), ` ${this.unit}`, this.phase >= 0 ? ` in ${this.state.phase}` : ''];
     const {own} = sumFunctions(this.data, this.weights);
@@ -239,6 +265,13 @@ class App {
     const most = changes.filter(({change, error}) => Math.abs(change) > Math.max(2 * error, Math.abs(b - a) * 0.05)).sort((x, y) => Math.abs(y.change) - Math.abs(x.change));
     const parts = most.slice(0, 3).flatMap(({f, change}, i) => [i ? ', ' : ': ', element('bdi', {}, this.data.texts[this.data.functions.name[f]]), ' ', strong(signed(change))]);
     return ['B ', strong(duration(b)), ', A ', strong(duration(a)), ` ${this.unit}: `, strong(signed(b - a)), ...parts];
+  }
+
+  /* Phases are exact sums: when in the step they were, only samples say. */
+  storyOfStep({track, step}) {
+    const phases = this.data.head.phases.map((name, i) => [name, track.phases[i][step]]).filter(([, us]) => us).sort((x, y) => y[1] - x[1]);
+    const parts = phases.map(([name, us]) => `${name} ${duration(us * 1000)}`).join(', ');
+    return [element('b', {}, `step ${track.index[step]}: ${duration(track.durations[step] * 1000)}`), ` over time (${parts}). Bars are waits, measured; lines are samples.`];
   }
 
   fillThreads() {
@@ -303,7 +336,17 @@ class App {
 
   say(box) {
     const text = box ? [...this.name(box.tree, box.node).filter(Boolean), ...this.details(box.tree, box.node).map((row) => row.filter(Boolean).join(' '))].join(' · ') : '';
+    this.sayText(text);
+  }
+
+  sayText(text) {
     byId('status').replaceChildren(element('bdi', {}, text));
+  }
+
+  hoverItem(item, event) {
+    if (!item || !event) return this.tip(null);
+    const [title, lines] = this.lanes.describe(item);
+    this.tip(event, element('h3', {}, element('bdi', {}, title)), ...lines.map((line) => element('p', {className: 'where'}, element('bdi', {}, line))));
   }
 
   hover(box, event) {
@@ -438,7 +481,7 @@ class App {
     const chosen = [...byId('chosen').children].map((chip) => chip.textContent).join('   ');
     const lines = [...head, byId('subject').textContent, `${chosen}   ${byId('story').textContent}`];
     const strips = this.data.head.recordings.map((_, i) => byId('strip-' + i)).filter((canvas) => !canvas.parentElement.hidden);
-    return new Picture({lines, strips, body: this.flame.body, legend: this.legend(), colours: this.colours});
+    return new Picture({lines, strips, body: byId('lanes-box').hidden ? this.flame.body : this.lanes.body, legend: this.legend(), colours: this.colours});
   }
 
   saveSvg() {
@@ -458,7 +501,8 @@ class App {
     const act = {
       ...(cause ? {[event.key]: () => this.pickCause(0, Number(event.key) - 1, false)} : {}),
       '/': () => byId('search').focus(),
-      'f': () => this.flame.focus(this.flame.focused ?? this.flame.rows[0]?.[0]) || byId('flame').focus(),
+      'o': () => this.set({view: state.view === 'time' ? 'icicle' : 'time'}),
+      'f': () => !byId('lanes-box').hidden ? byId('lanes').focus() : this.flame.focus(this.flame.focused ?? this.flame.rows[0]?.[0]) || byId('flame').focus(),
       'Escape': () => (typing ? event.target.blur() : this.set({zoom: '', ...(state.view === 'sandwich' ? {view: 'icicle'} : {})})),
       'Backspace': () => this.set({zoom: parent}),
       'i': () => this.set({view: state.view === 'inverted' ? 'icicle' : 'inverted'}),
