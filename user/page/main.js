@@ -479,7 +479,7 @@ class App {
   picture() {
     const head = this.tracks.flatMap((track, i) => (track?.answer && (this.two || !i) ? [`Limited by ${track.answer.verdict.head}`] : []));
     const chosen = [...byId('chosen').children].map((chip) => chip.textContent).join('   ');
-    const lines = [...head, byId('subject').textContent, `${chosen}   ${byId('story').textContent}`];
+    const lines = [...head, byId('subject').textContent, chosen, byId('story').textContent].filter(Boolean);
     const strips = this.data.head.recordings.map((_, i) => byId('strip-' + i)).filter((canvas) => !canvas.parentElement.hidden);
     return new Picture({lines, strips, body: byId('lanes-box').hidden ? this.flame.body : this.lanes.body, legend: this.legend(), colours: this.colours});
   }
