@@ -120,6 +120,7 @@ def test_two_answers(opened, run, tmp_path):  # noqa: F811
     lists = page.run("return [...document.querySelectorAll('#causes ol')].map((e) => e.children.length)")
     page.run("document.querySelectorAll('.cause')[arguments[0]].click()", lists[0])
     assert (state(page)["a"], state(page)["b"]) == ("all", "cause:0")
+    assert page.run("return document.activeElement.dataset.cause") == "1:0"
     assert page.run(CHOSEN, 1) == page.run("return app.tracks[1].answer.causes[0].steps")
 
 

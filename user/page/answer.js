@@ -66,6 +66,7 @@ class Answer {
     const text = element('span', {className: 'what'}, element('b', {}, cause.how), element('span', {}, steps), ...(cause.place ? [cut(cause.place, 'place')] : []));
     const pressed = (word) => word === `cause:${i}`;
     const button = element('button', {className: 'cause', onclick: () => this.pick(recording, i, false), title: `Select these ${cause.count} steps${i < 9 ? ` (${i + 1})` : ''}\n${cause.how}\n${cause.place ?? ''}`}, element('span', {className: 'share'}, percent(cause.share), bar), text);
+    button.dataset.cause = `${recording}:${i}`;
     button.setAttribute('aria-pressed', words.some((word, which) => pressed(word) && (!letter || which === recording)));
     const row = element('li', {}, button);
     if (!letter) row.append(element('button', {className: 'against', onclick: () => this.pick(recording, i, true), title: 'Compare these steps (B) with the ordinary ones (A)'}, 'compare'));

@@ -417,7 +417,7 @@ class App {
     const which = this.two ? 'ab'[recording] : 'a';
     if (against) this.set({a: 'mid', b: word});
     else this.set({...(this.two ? {} : {b: ''}), [which]: this.state[which] === word ? 'all' : word});
-    (document.querySelectorAll('.cause')[cause] ?? document.body).focus();
+    document.querySelector(`[data-cause="${recording}:${cause}"]`)?.focus();
   }
 
   clear() {

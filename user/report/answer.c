@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "user/lib/json.h"
 #include "user/report/common.h"
 #include "user/report/summary.h"
 
