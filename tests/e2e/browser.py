@@ -12,7 +12,7 @@ from pathlib import Path
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # WebDriver's name of a reference
-SHIFT, ENTER, ESCAPE, BACKSPACE, LEFT, UP, RIGHT, DOWN = "\ue008", "\ue007", "\ue00c", "\ue003", "\ue012", "\ue013", "\ue014", "\ue015"
+SHIFT, TAB, ENTER, ESCAPE, BACKSPACE, LEFT, UP, RIGHT, DOWN = "\ue008", "\ue004", "\ue007", "\ue00c", "\ue003", "\ue012", "\ue013", "\ue014", "\ue015"
 
 
 def why_none():
@@ -55,6 +55,13 @@ class Browser:
         self.call("POST", "/url", {"url": "about:blank"})
         self.call("POST", "/url", {"url": Path(path).resolve().as_uri() + address})
         self.until("return typeof app !== 'undefined' && !!app?.flame?.trees")
+
+    def resize(self, *size):
+        """Width and height of what shows pages, in CSS pixels; none: as it was."""
+        shown = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False} if size else {}
+        self.call("POST", "/goog/cdp/execute", {"cmd": f"Emulation.{'set' if size else 'clear'}DeviceMetricsOverride", "params": shown})
+        if size:
+            self.until(f"return innerWidth === {size[0]}")
 
     def run(self, script, *args):
         return self.call("POST", "/execute/sync", {"script": script, "args": args})

@@ -19,6 +19,7 @@
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"
 #include "user/page/page.h"
+#include "user/report/answer.h"
 #include "user/report/common.h"
 
 #define OUTPUT_DEFAULT "flame.html"
@@ -166,21 +167,24 @@ static int check_flame_samples(const char *file, struct job *job)
 	return -ENODATA;
 }
 
-/* Sets *text to a malloc'ed text. */
-static int read_recording(const char *file, bool native, struct flame *flame, char **text)
+/* Sets what the page says of the recording. */
+static int read_recording(const char *file, bool native, struct flame *flame, struct page_recording *out)
 {
+	static const struct report_options options = {.limit = -1};
 	struct job *job = job__new();
-	struct steps *steps = NULL;
+	struct steps_view view;
 	int err = job ? input__read(file, add_record_to_flame, job) : -ENOMEM;
 
 	if (!err)
 		err = check_flame_samples(file, job);
+	if (!err)
+		err = steps_view__new(job, &options, &view);
 	if (!err) {
-		steps = steps__new(job);
-		*text = about(job);
-		err = steps && *text ? flame__add(flame, job, steps, native) : -ENOMEM;
+		out->about = about(job);
+		out->answer = answer__json(&view);
+		err = out->about && out->answer ? flame__add(flame, job, view.steps, native) : -ENOMEM;
+		steps_view__release(&view);
 	}
-	steps__free(steps);
 	job__free(job);
 	return err;
 }
@@ -395,7 +399,7 @@ int cmd_flame(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 
 	for (uint32_t i = 0; i < PAGE_RECORDINGS && arguments.files[i] && !err; i++) {
-		err = read_recording(arguments.files[i], arguments.native, flame, &page.recordings[i].about);
+		err = read_recording(arguments.files[i], arguments.native, flame, &page.recordings[i]);
 		page.recording_cnt++;
 	}
 	if (!err)
@@ -408,7 +412,7 @@ int cmd_flame(int argc, char **argv)
 		err = 0;
 out:
 	for (uint32_t i = 0; i < PAGE_RECORDINGS; i++)
-		free(page.recordings[i].about);
+		page_recording__release(&page.recordings[i]);
 	flame__free(flame);
 	return log__exit_code(err);
 }

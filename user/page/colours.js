@@ -1,6 +1,6 @@
 /*
  * Colours a frame by what it is, in hues that colour-blind readers can distinguish, or by how much
- * it changed: blue is less, orange is more.
+ * it changed: blue is less, red is more. Red is also what is slow; A and B have no colour.
  */
 
 const KINDS = [
@@ -24,8 +24,7 @@ class Colours {
     this.line = css('--line');
     this.panel = css('--panel');
     this.match = css('--match');
-    this.a = css('--a');
-    this.b = css('--b');
+    this.slow = css('--slow');
     this.text = css('--frame-ink');
     this.kinds = {mark: this.rgb('--mark')};
     for (const [kind] of KINDS) this.kinds[kind] = this.rgb('--' + kind);

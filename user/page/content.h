@@ -3,6 +3,9 @@
 #ifndef STEPFLAME_USER_PAGE_CONTENT_H
 #define STEPFLAME_USER_PAGE_CONTENT_H
 
+#include <jansson.h>
+#include <stdlib.h>
+
 #include "user/analysis/flame.h"
 
 #define PAGE_RECORDINGS 2
@@ -14,7 +17,14 @@ struct page {
 	struct page_recording {
 		char file[4096]; /* the name of the recording; UTF-8 */
 		char *about;     /* the paragraphs that end a report: window, targets, cost, losses */
+		json_t *answer;  /* of answer__json */
 	} recordings[PAGE_RECORDINGS];
 };
+
+static inline void page_recording__release(struct page_recording *recording)
+{
+	free(recording->about);
+	json_decref(recording->answer);
+}
 
 #endif

@@ -122,13 +122,15 @@ static char *make_head(const struct page *page)
 	for (int i = 0; i < PHASE__COUNT; i++)
 		failed |= json_array_append_new(phases, json_string(phase__name(i)));
 	for (uint32_t i = 0; i < page->recording_cnt; i++)
-		failed |= json_array_append_new(recordings, json_pack("{s:s, s:s}", "file", page->recordings[i].file,
-								      "about", page->recordings[i].about));
+		failed |= json_array_append_new(
+			recordings, json_pack("{s:s, s:s, s:O}", "file", page->recordings[i].file, "about",
+					      page->recordings[i].about, "answer", page->recordings[i].answer));
 	head = json_pack("{s:s, s:o, s:o, s:o, s:{s:s, s:I, s:I, s:b}}", "version", STEPFLAME_VERSION, "kinds", kinds,
 			 "phases", phases, "recordings", recordings, "choice", "steps", steps[page->choice.steps],
 			 "number", (json_int_t)page->choice.number, "pid", (json_int_t)page->choice.pid, "all_threads",
 			 page->choice.all_threads);
-	text = head && !failed ? json_dumps(head, JSON_COMPACT) : NULL;
+	/* Real numbers have the digits that reports print. */
+	text = head && !failed ? json_dumps(head, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
 	json_decref(head);
 	return text;
 }

@@ -138,5 +138,6 @@ async function readData(base64) {
   data.tracks = Array.from({length: reader.number()}, () => readTrack(reader, head.phases.length));
   data.threads = Array.from({length: reader.number()}, () => readThread(reader));
   derive(data);
+  attachAnswers(data);
   return data;
 }

@@ -63,6 +63,8 @@ class Flame {
       this.rows[row - top] = boxes;
       for (const box of boxes) box.row = row - top;
     }
+    /* Where the page is narrow, the box is as high as it has to be. */
+    this.spacer.style.height = 0;
     this.spacer.style.height = Math.max(this.rows.length * ROW + 8, this.scroller.clientHeight - 1) + 'px';
   }
 
@@ -115,14 +117,25 @@ class Flame {
     const height = this.scroller.clientHeight;
     const context = fitCanvas(this.canvas, this.space, height);
     const top = this.scroller.scrollTop;
-    context.font = '12px ' + css('--font');
-    context.textBaseline = 'middle';
-    this.hatch ??= this.makeHatch(context);
     const first = Math.max(0, Math.floor((top - ROW) / ROW));
-    for (let row = first; row < this.rows.length && row * ROW < top + height; row++)
-      for (const box of this.rows[row] ?? []) this.drawBox(context, box, row * ROW - top + 4);
+    this.paint(context, first, Math.ceil((top + height) / ROW), 0, 4 - top);
     this.outline(context, this.hovered, top, 1.5);
     this.outline(context, this.focused, top, 2.5);
+  }
+
+  /* Draws rows from `first` to before `end`; (left, top): where the first of all rows begins. */
+  paint(context, first, end, left, top) {
+    context.font = '12px ' + css('--font');
+    context.textBaseline = 'middle';
+    context.textAlign = 'left';
+    this.hatch ??= this.makeHatch(this.canvas.getContext('2d'));
+    for (let row = first; row < this.rows.length && row < end; row++)
+      for (const box of this.rows[row] ?? []) this.drawBox(context, box, left, row * ROW + top);
+  }
+
+  /* For an image: all rows. */
+  get body() {
+    return {width: this.space, height: this.rows.length * ROW, paint: (pen, x, y) => this.paint(pen, 0, Infinity, x, y)};
   }
 
   makeHatch(context) {
@@ -138,9 +151,10 @@ class Flame {
     return context.createPattern(tile, 'repeat');
   }
 
-  drawBox(context, box, y) {
+  drawBox(context, box, left, y) {
     const {tree, node} = box;
     const {colours, view} = this;
+    const x = left + box.x;
     const wanted = tree.functionOf(node);
     const kind = node ? tree.data.kindOf[wanted] : 'phase';
     const {a, b, error} = compare(tree.total, node, view.steps);
@@ -148,16 +162,16 @@ class Flame {
     const shade = ((tree.data.functions.file[wanted] * 2654435761) % 7) / 3 - 1;
     context.globalAlpha = view.matches && !view.matches[wanted] ? 0.28 : 1;
     context.fillStyle = view.changed ? colours.change(a, b, error, view.whole) : colours.frame(kind, kind === 'python' ? shade : 0);
-    context.fillRect(box.x, y, width, ROW - 1);
+    context.fillRect(x, y, width, ROW - 1);
     if (view.changed ? !b : kind === 'wait' || kind === 'waker') {
       context.fillStyle = this.hatch;
-      context.fillRect(box.x, y, width, ROW - 1);
+      context.fillRect(x, y, width, ROW - 1);
     }
     if (view.matches?.[wanted] && node) {
       context.fillStyle = colours.match;
-      context.fillRect(box.x, y + ROW - 4, width, 3);
+      context.fillRect(x, y + ROW - 4, width, 3);
     }
-    if (width > 22) this.label(context, box, width - 8, box.x + 4, y + ROW / 2 - 0.5);
+    if (width > 22) this.label(context, box, width - 8, x + 4, y + ROW / 2 - 0.5);
     context.globalAlpha = 1;
   }
 
@@ -194,17 +208,8 @@ class Flame {
     return width;
   }
 
-  /* Shortens a text to the room it has, with an ellipsis. */
   fit(context, text, room) {
-    const shorter = text.length > 400 ? text.slice(0, 400) : text;
-    const width = this.measure(context, shorter);
-    if (width <= room) return shorter;
-    let shown = '';
-    for (let cut = Math.floor((shorter.length * room) / width); cut > 0; cut--) {
-      shown = shorter.slice(0, cut) + '…';
-      if (this.measure(context, shown) <= room) break;
-    }
-    return shown;
+    return fitText(text, room, (shown) => this.measure(context, shown));
   }
 
   outline(context, box, top, thickness) {

@@ -24,11 +24,38 @@ const signed = (ns) => (ns > 0 ? '+' : ns < 0 ? '−' : '±') + duration(Math.ab
 const percent = (share) => (100 * share).toFixed(share >= 0.0995 ? 1 : 2) + ' %';
 const plural = (count, word) => `${count.toLocaleString('en').replaceAll(',', '\u2009')} ${word}${count === 1 ? '' : 's'}`;
 
+/* `count` characters of a text: its beginning and its end, which tell names apart. */
+function middleCut(text, count) {
+  let head = Math.ceil(count * 0.55);
+  let tail = text.length - (count - head);
+  if (/[\ud800-\udbff]/.test(text[head - 1] ?? '')) head--;
+  if (/[\udc00-\udfff]/.test(text[tail] ?? '')) tail++;
+  return text.slice(0, head) + '…' + text.slice(tail);
+}
+
+/* Shortens a text to the room it has. measure(text): its width */
+function fitText(text, room, measure) {
+  const shorter = text.length > 400 ? middleCut(text, 400) : text;
+  const width = measure(shorter);
+  if (width <= room) return shorter;
+  for (let count = Math.floor((shorter.length * room) / width); count > 1; count--) {
+    const shown = middleCut(shorter, count);
+    if (measure(shown) <= room) return shown;
+  }
+  return '';
+}
+
 /* element('b', {className: 'x', onclick}, 'text', child): texts become text nodes. */
 function element(name, properties = {}, ...children) {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...children);
   return made;
+}
+
+/* A text that is cut in its middle where it has too little room. */
+function cut(text, className = '') {
+  const tail = text.length > 28 ? middleCut(text, 28).split('…').pop() : '';
+  return element('bdi', {className: 'cut ' + className}, element('span', {}, text.slice(0, text.length - tail.length)), element('span', {}, tail));
 }
 
 const byId = (id) => document.getElementById(id);

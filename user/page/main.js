@@ -7,13 +7,15 @@ const KEYS = [
   ['f', 'go to the flame; then arrows move from frame to frame, Enter zooms'],
   ['Esc', 'back to all'],
   ['⌫', 'zoom out by one frame'],
-  ['i', 'inverted: from where the time went up to who called it'],
-  ['s', 'sandwich: callers and callees of the frame at hand'],
-  ['l', 'lines of a function apart or together'],
+  ['1 … 9', 'select the steps that are slow by the first cause, the second, …'],
+  ['d', 'compare the slowest 5 steps with the ordinary ones'],
+  ['i', 'bottom up: from where the time went up to who called it'],
+  ['s', 'one function: callers and callees of the frame at hand'],
+  ['o', 'one step over time: the slowest of those that are selected'],
+  ['l', 'per line, or a function as one'],
   ['k', 'chains of Python frames with nothing between them as one box, or in full'],
-  ['d', 'the slowest 5 steps against the ordinary ones'],
-  ['a b', 'what a drag on the steps chooses; Shift-drag is always B'],
-  ['[ ]', 'move what is chosen a step back or forth'],
+  ['a b', 'what a drag on the steps selects; Shift-drag is always B'],
+  ['[ ]', 'move what is selected a step back or forth'],
   ['{ }', 'make it a step shorter or longer'],
   ['x', 'swap A and B'],
   ['c', 'clear: the whole time'],
@@ -35,6 +37,12 @@ class App {
       focus: (box) => this.say(box),
     });
     this.table = new Table(byId('table-head'), byId('table-body'), (wanted) => this.set({view: 'sandwich', fn: String(wanted)}));
+    this.lanes = new Lanes(byId('lanes-box'), byId('lanes'), this.colours, {
+      hover: (item, event) => this.hoverItem(item, event),
+      pick: (wanted) => this.set({view: 'sandwich', fn: String(wanted)}),
+      focus: (item) => this.sayText(this.lanes.describe(item).flat().join(' · ')),
+    });
+    this.answer = new Answer(byId('answer'), byId('causes'), (recording, cause, against) => this.pickCause(recording, cause, against));
     this.overviews = [];
     this.wire();
     this.readAddress();
@@ -43,7 +51,7 @@ class App {
   /* The state that the command line asked for. */
   begin() {
     const {steps, number, pid, all_threads: allThreads} = this.data.head.choice;
-    const out = {track: String(this.data.tracks.findIndex((t) => t.recording === 0 && (!pid || t.pid === pid)))};
+    const out = {track: String(this.data.tracks.findIndex((t) => t.recording === 0 && (pid ? t.pid === pid : t.first)))};
     if (pid && out.track === '-1') Object.assign(out, {track: String(this.data.tracks.findIndex((t) => t.recording === 0)), threads: `pid:${pid}`});
     if (allThreads) out.threads = pid ? `pid:${pid}` : 'all';
     if (steps === 'step') out.a = `${number}-${number}`;
@@ -147,10 +155,29 @@ class App {
       title: `all: ${this.changed ? `A ${duration(this.sums[0])}, B ${duration(this.sums[1])}` : duration(this.sums[0])} ${this.unit}`,
     };
     this.showControls();
+    this.answer.show(this.tracks, [state.a, state.b], this.two);
     this.showOverview();
-    this.flame.show(trees, this.view);
+    this.showBody(trees);
     this.table.show(this.data, this.weights, this.view);
     this.say(null);
+  }
+
+  /* The step that is drawn over time: the slowest of those that are selected; null: no step. */
+  stepOverTime() {
+    const set = this.sets[this.changed ? 1 : 0];
+    if (!set.track?.count) return null;
+    const at = set.track.order.findLast((step) => set.all || set.steps[step]);
+    return at === undefined ? null : {track: set.track, step: at};
+  }
+
+  showBody(trees) {
+    const timed = this.state.view === 'time' ? this.stepOverTime() : null;
+    byId('flame-box').hidden = Boolean(timed);
+    byId('lanes-box').hidden = !timed;
+    if (!timed) return this.flame.show(trees, this.view);
+    Object.assign(this.flame, {trees, view: this.view});
+    this.flame.hatch ??= this.flame.makeHatch(byId('flame').getContext('2d'));
+    this.lanes.show(this.data, timed.track, timed.step, this.flame.hatch);
   }
 
   get unit() {
@@ -201,11 +228,18 @@ class App {
     byId('matched').textContent = !shares ? '' : this.changed ? `A ${percent(shares[0])}, B ${percent(shares[1])}` : `${percent(shares[0])} matched`;
     byId('chosen').replaceChildren(...this.sets.map((set, i) => set && this.chip(set, i)).filter(Boolean));
     byId('story').replaceChildren(...this.story());
-    const legend = this.changed
-      ? [['less', 'less in B'], ['neutral', 'the same'], ['more', 'more in B']]
-      : KINDS;
-    byId('legend').replaceChildren(...legend.map(([kind, name]) => element('span', {}, element('i', {className: 'kind ' + kind}), name)), this.changed ? 'hatched: gone in B' : '');
+    byId('legend').replaceChildren(...this.legend().map(([kind, name]) => element('span', {}, element('i', {className: 'kind ' + kind}), name)), this.changed ? 'hatched: gone in B' : '');
     document.title = `${data.head.recordings.map((r) => visible(r.file)).join(' → ')} · stepflame`;
+  }
+
+  /* [kind, name]: each colour of the page means one thing. */
+  legend() {
+    const {data} = this;
+    const present = this.cached('present', 'kinds', () => new Set(data.kindOf.slice(1).map((kind) => (kind === 'waker' ? 'wait' : kind))));
+    const out = KINDS.filter(([kind]) => present.has(kind));
+    if (data.tracks.some((t) => t.slow.includes(1))) out.push(['slow', 'slow step']);
+    if (this.changed) out.push(['less', 'shorter in B'], ['neutral', 'as long'], ['more', 'longer in B']);
+    return out;
   }
 
   chip(set, which) {
@@ -222,6 +256,8 @@ class App {
   story() {
     const strong = (text) => element('b', {}, text);
     const [a, b] = this.sums;
+    const timed = this.state.view === 'time' && this.stepOverTime();
+    if (timed) return this.storyOfStep(timed);
     if (!this.data.tracks.some((t) => t.recording === 0)) return ['No steps were found in this recording: this is its whole time as one range, ', strong(duration(a)), ' per second.'];
     if (!this.changed) return ['Samples tell of ', strong(duration(a)), ` ${this.unit}`, this.phase >= 0 ? ` in ${this.state.phase}` : ''];
     const {own} = sumFunctions(this.data, this.weights);
@@ -229,6 +265,13 @@ class App {
     const most = changes.filter(({change, error}) => Math.abs(change) > Math.max(2 * error, Math.abs(b - a) * 0.05)).sort((x, y) => Math.abs(y.change) - Math.abs(x.change));
     const parts = most.slice(0, 3).flatMap(({f, change}, i) => [i ? ', ' : ': ', element('bdi', {}, this.data.texts[this.data.functions.name[f]]), ' ', strong(signed(change))]);
     return ['B ', strong(duration(b)), ', A ', strong(duration(a)), ` ${this.unit}: `, strong(signed(b - a)), ...parts];
+  }
+
+  /* Phases are exact sums: when in the step they were, only samples say. */
+  storyOfStep({track, step}) {
+    const phases = this.data.head.phases.map((name, i) => [name, track.phases[i][step]]).filter(([, us]) => us).sort((x, y) => y[1] - x[1]);
+    const parts = phases.map(([name, us]) => `${name} ${duration(us * 1000)}`).join(', ');
+    return [element('b', {}, `step ${track.index[step]}: ${duration(track.durations[step] * 1000)}`), ` over time (${parts}). Bars are waits, measured; lines are samples.`];
   }
 
   fillThreads() {
@@ -256,13 +299,14 @@ class App {
         this.overviews[recording] = new Overview(canvas, this.data, track, this.colours, {
           brush: (first, last, event) => this.brushed(recording, first, last, event),
           hover: (step, event) => this.hoverStep(track, step, event),
+          move: (by, grow) => this.moveRange(by, grow),
         });
       }
       const overview = this.overviews[recording];
       const painted = [this.state.threads, this.state.phase, this.state.track, overview.width, document.documentElement.dataset.theme].join('&');
       const drawn = [painted, this.state.a, this.state.b].join('&');
       if (overview.painted !== painted) overview.paint(this.threads[recording], this.phase);
-      const sets = [['A', this.colours.a, this.sets[0]], ['B', this.colours.b, this.sets[1]]];
+      const sets = [['A', this.sets[0]], ['B', this.sets[1]]];
       if (overview.drawn !== drawn) overview.draw(this.two ? [sets[recording]] : sets);
       Object.assign(overview, {painted, drawn});
     });
@@ -292,7 +336,17 @@ class App {
 
   say(box) {
     const text = box ? [...this.name(box.tree, box.node).filter(Boolean), ...this.details(box.tree, box.node).map((row) => row.filter(Boolean).join(' '))].join(' · ') : '';
+    this.sayText(text);
+  }
+
+  sayText(text) {
     byId('status').replaceChildren(element('bdi', {}, text));
+  }
+
+  hoverItem(item, event) {
+    if (!item || !event) return this.tip(null);
+    const [title, lines] = this.lanes.describe(item);
+    this.tip(event, element('h3', {}, element('bdi', {}, title)), ...lines.map((line) => element('p', {className: 'where'}, element('bdi', {}, line))));
   }
 
   hover(box, event) {
@@ -357,6 +411,15 @@ class App {
     this.set({[which]: `${start}-${Math.max(start, bounded(last + by + grow))}`});
   }
 
+  /* Chooses the steps of a cause; a second time, the whole time again. against: compares them with ordinary steps. */
+  pickCause(recording, cause, against) {
+    const word = `cause:${cause}`;
+    const which = this.two ? 'ab'[recording] : 'a';
+    if (against) this.set({a: 'mid', b: word});
+    else this.set({...(this.two ? {} : {b: ''}), [which]: this.state[which] === word ? 'all' : word});
+    document.querySelector(`[data-cause="${recording}:${cause}"]`)?.focus();
+  }
+
   clear() {
     this.set({a: 'all', b: this.two ? 'all' : ''});
   }
@@ -410,9 +473,23 @@ class App {
   }
 
   download() {
-    const link = element('a', {href: URL.createObjectURL(new Blob([this.folded()], {type: 'text/plain'})), download: 'stepflame.folded'});
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    saveAs(new Blob([this.folded()], {type: 'text/plain'}), 'stepflame.folded');
+  }
+
+  picture() {
+    const head = this.tracks.flatMap((track, i) => (track?.answer && (this.two || !i) ? [`Limited by ${track.answer.verdict.head}`] : []));
+    const chosen = [...byId('chosen').children].map((chip) => chip.textContent).join('   ');
+    const lines = [...head, byId('subject').textContent, chosen, byId('story').textContent].filter(Boolean);
+    const strips = this.data.head.recordings.map((_, i) => byId('strip-' + i)).filter((canvas) => !canvas.parentElement.hidden);
+    return new Picture({lines, strips, body: byId('lanes-box').hidden ? this.flame.body : this.lanes.body, legend: this.legend(), colours: this.colours});
+  }
+
+  saveSvg() {
+    saveAs(this.picture().svg(), 'stepflame.svg');
+  }
+
+  async savePng() {
+    saveAs(await this.picture().png(), 'stepflame.png');
   }
 
   key(event) {
@@ -420,9 +497,12 @@ class App {
     if (document.querySelector('dialog[open]') || event.ctrlKey || event.metaKey || event.altKey || (typing && event.key !== 'Escape')) return;
     const {state} = this;
     const parent = state.zoom.split('.').slice(0, -1).join('.');
+    const cause = this.tracks[0]?.answer?.causes[Number(event.key) - 1];
     const act = {
+      ...(cause ? {[event.key]: () => this.pickCause(0, Number(event.key) - 1, false)} : {}),
       '/': () => byId('search').focus(),
-      'f': () => this.flame.focus(this.flame.focused ?? this.flame.rows[0]?.[0]) || byId('flame').focus(),
+      'o': () => this.set({view: state.view === 'time' ? 'icicle' : 'time'}),
+      'f': () => !byId('lanes-box').hidden ? byId('lanes').focus() : this.flame.focus(this.flame.focused ?? this.flame.rows[0]?.[0]) || byId('flame').focus(),
       'Escape': () => (typing ? event.target.blur() : this.set({zoom: '', ...(state.view === 'sandwich' ? {view: 'icicle'} : {})})),
       'Backspace': () => this.set({zoom: parent}),
       'i': () => this.set({view: state.view === 'inverted' ? 'icicle' : 'inverted'}),
@@ -459,6 +539,8 @@ class App {
     for (const id of ['threads', 'phase', 'track', 'width']) on(id, 'change', ({target}) => this.set({[id]: target.value}));
     for (const id of ['lines', 'squeeze']) on(id, 'change', ({target}) => this.set({[id]: target.checked ? '1' : ''}));
     for (const id of ['slowest', 'swap', 'clear', 'download']) on(id, 'click', () => this[id]());
+    on('save-svg', 'click', () => this.saveSvg());
+    on('save-png', 'click', () => this.savePng());
     on('theme', 'click', () => this.turnTheme());
     on('unzoom', 'click', () => this.set({zoom: '', ...(this.state.view === 'sandwich' ? {view: 'icicle'} : {})}));
     on('help-open', 'click', () => byId('help').showModal());
@@ -470,7 +552,7 @@ class App {
     byId('phase').append(element('option', {value: ''}, 'all'), ...head.phases.map((name) => element('option', {value: name}, name)));
     byId('track').append(...tracks.flatMap((t, i) => (t.recording ? [] : [element('option', {value: i}, `${t.rank >= 0 ? `rank ${t.rank}, ` : ''}pid ${t.pid}`)])));
     byId('track').hidden = byId('track').length < 2;
-    if (this.two) byId('slowest').textContent = 'slowest 5 of each';
+    if (this.two) byId('slowest').textContent = 'compare the slowest 5 of each';
     byId('brush').hidden = this.two;
   }
 }

@@ -13,7 +13,7 @@ const PAINTS_MAX = 3e7; /* in a forged recording, overlapping waits could take f
 const ACTIVITIES = ['python', 'op', 'native', 'kernel', 'wait'];
 
 class Overview {
-  /* events: brush(first, last, event), with indexes of steps; hover(step or -1, event) */
+  /* events: brush(first, last, event), with indexes of steps; hover(step or -1, event), move(by, grow) */
   constructor(canvas, data, track, colours, events) {
     Object.assign(this, {canvas, data, track, colours, events, sets: []});
     this.grid = element('canvas');
@@ -25,10 +25,19 @@ class Overview {
     canvas.addEventListener('pointerup', (event) => this.end(event));
     canvas.addEventListener('pointercancel', () => (this.from = undefined));
     canvas.addEventListener('pointerleave', () => this.events.hover(-1));
+    canvas.addEventListener('keydown', (event) => this.key(event));
   }
 
   get width() {
     return Math.max(50, this.canvas.parentElement.clientWidth - LEFT);
+  }
+
+  /* Arrows move the choice, and with Shift its end. */
+  key(event) {
+    const by = {ArrowLeft: -1, ArrowRight: 1}[event.key];
+    if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
+    this.events.move(event.shiftKey ? 0 : by, event.shiftKey ? by : 0);
+    event.preventDefault();
   }
 
   stepAt(event) {
@@ -148,7 +157,7 @@ class Overview {
     context.putImageData(image, 0, 0);
   }
 
-  /* sets: the sets of steps to mark, each [name, colour, chosen steps]. */
+  /* sets: the sets of steps to mark, each [name, chosen steps]; A is drawn solid and B dashed. */
   draw(sets = this.sets) {
     this.sets = sets;
     const {colours, track, width} = this;
@@ -162,7 +171,7 @@ class Overview {
       const x = LEFT + i * columnWidth;
       const bar = Math.max(columnWidth - (columnWidth > 3 ? 1 : 0), 0.7);
       const height = (value) => Math.min(STRIP, value * scale);
-      context.fillStyle = slow ? colours.b : colours.dim;
+      context.fillStyle = slow ? colours.slow : colours.dim;
       context.globalAlpha = 0.35;
       context.fillRect(x, STRIP - height(longest), bar, height(longest));
       context.globalAlpha = slow ? 1 : 0.75;
@@ -174,8 +183,8 @@ class Overview {
     context.imageSmoothingEnabled = false;
     context.drawImage(this.grid, LEFT, STRIP + GAP, width, HEAT);
     this.drawAxes(context, scale);
-    sets.forEach(([name, colour, set], lane) => set && !set.all && this.drawSet(context, lane, name, colour, set));
-    if (this.from !== undefined) this.drawBand(context, Math.min(this.from, this.to), Math.max(this.from, this.to) + 1, colours.ink);
+    sets.forEach(([name, set], lane) => set && !set.all && this.drawSet(context, lane, name, set));
+    if (this.from !== undefined) this.drawBand(context, Math.min(this.from, this.to), Math.max(this.from, this.to) + 1, []);
   }
 
   drawAxes(context, scale) {
@@ -218,32 +227,35 @@ class Overview {
    * Marks the chosen steps in the lane of their set; if they are one run, also across strip and
    * heat map.
    */
-  drawSet(context, lane, name, colour, set) {
+  drawSet(context, lane, name, set) {
     const first = set.steps.indexOf(1);
     const last = set.steps.lastIndexOf(1);
     if (first < 0) return;
-    if (last - first + 1 === set.count) this.drawBand(context, first, last + 1, colour);
+    if (last - first + 1 === set.count) this.drawBand(context, first, last + 1, name === 'B' ? [4, 3] : []);
     const y = STRIP + 2 + lane * 6.5;
-    context.fillStyle = colour;
+    context.fillStyle = context.strokeStyle = this.colours.ink;
     for (let i = first, from, drawn = 0; i <= last; i++) {
       if (!set.steps[i] || this.xOf(i + 1) < drawn) continue;
       for (from = i; set.steps[i + 1]; ) i++;
       drawn = Math.max(this.xOf(from) + 2, this.xOf(i + 1));
-      context.fillRect(this.xOf(from), y, drawn - this.xOf(from), 5);
+      if (name === 'B' && drawn - this.xOf(from) > 3) context.strokeRect(this.xOf(from) + 0.5, y + 0.5, drawn - this.xOf(from) - 1, 4);
+      else context.fillRect(this.xOf(from), y, drawn - this.xOf(from), 5);
     }
     context.textAlign = 'right';
     context.font = 'bold 9px ' + css('--font');
     context.fillText(name, LEFT - 6 - 12 * (1 - lane), STRIP + GAP / 2);
   }
 
-  drawBand(context, first, last, colour) {
+  drawBand(context, first, last, dash) {
     const x = this.xOf(first);
     const width = Math.max(2, this.xOf(last) - x);
-    context.fillStyle = context.strokeStyle = colour;
-    context.globalAlpha = 0.16;
+    context.fillStyle = context.strokeStyle = this.colours.ink;
+    context.globalAlpha = 0.1;
     context.fillRect(x, 0, width, STRIP + GAP + HEAT);
     context.globalAlpha = 1;
     context.lineWidth = 1;
+    context.setLineDash(dash);
     context.strokeRect(x + 0.5, 0.5, width - 1, STRIP + GAP + HEAT - 1);
+    context.setLineDash([]);
   }
 }

@@ -34,12 +34,14 @@ const percentile = (track, percent) => (track.count ? track.durations[track.orde
 
 /*
  * Chooses steps of a track by a word of the address: "all" (the whole time, also outside steps),
- * "10-20" (by their numbers), "slow:5", "mid" (the middle half by duration: ordinary steps).
+ * "10-20" (by their numbers), "slow:5", "cause:0" (slow by the first cause), "mid" (the middle half by
+ * duration: ordinary steps).
  */
 function chooseSteps(track, word) {
   const range = /^(\d+)-(\d+)$/.exec(word);
   const slowest = /^slow:(\d+)$/.exec(word);
-  if (!track || !(range || slowest || word === 'mid')) return {word: 'all', track, all: true, count: track?.count ?? 0, name: 'the whole time'};
+  const cause = track?.answer?.causes[/^cause:(\d+)$/.exec(word)?.[1]];
+  if (!track || !(range || slowest || cause || word === 'mid')) return {word: 'all', track, all: true, count: track?.count ?? 0, name: 'the whole time'};
   const steps = new Uint8Array(track.count);
   let name = 'ordinary steps (the middle half by duration)';
   if (range) {
@@ -49,6 +51,10 @@ function chooseSteps(track, word) {
   } else if (slowest) {
     for (const step of track.order.slice(-Number(slowest[1]))) steps[step] = 1;
     name = slowest[1] === '1' ? 'the slowest step' : `the slowest ${slowest[1]} steps`;
+  } else if (cause) {
+    const wanted = new Set(cause.steps);
+    for (let i = 0; i < track.count; i++) steps[i] = wanted.has(track.index[i]);
+    name = `slow by ${cause.how}`;
   } else {
     for (const step of track.order.slice(Math.floor(track.count / 4), Math.ceil((3 * track.count) / 4))) steps[step] = 1;
   }

@@ -38,18 +38,21 @@ class Table {
   }
 
   draw() {
-    const columns = this.columns();
-    const sorted = columns.find(([id]) => id === this.sort) ?? columns[this.view.changed ? 1 : 0];
-    const wanted = [];
-    for (let f = 1; f < this.data.functions.count; f++)
-      if (this.data.kindOf[f] !== 'phase' && (!this.view.matches || this.view.matches[f]) && (this.sums.total[0][f] || this.sums.total[1][f])) wanted.push(f);
+    const shown = (f) => this.data.kindOf[f] !== 'phase' && (!this.view.matches || this.view.matches[f]);
+    const functions = Array.from(this.data.functions.name, (_, f) => f).filter((f) => f && shown(f) && (this.sums.total[0][f] || this.sums.total[1][f]));
+    const all = this.columns();
+    /* A column without a number says nothing. */
+    const filled = all.filter(([, , value]) => functions.some((f) => value(f)));
+    const columns = filled.length ? filled : all;
+    const sorted = columns.find(([id]) => id === this.sort) ?? columns.find(([id]) => id === (this.view.changed ? 'change' : 'own')) ?? columns[0];
     const size = (f) => Math.abs(sorted[2](f));
-    wanted.sort((x, y) => size(y) - size(x));
+    const wanted = functions.sort((x, y) => size(y) - size(x));
     this.head.replaceChildren(
       ...columns.map((column) => this.header(column, column === sorted)),
       element('th', {className: 'name'}, plural(wanted.length, 'function')),
     );
     this.body.replaceChildren(...wanted.slice(0, TABLE_ROWS).map((f) => this.row(f, columns)));
+    if (this.body.firstChild) this.body.firstChild.tabIndex = 0;
   }
 
   header([id, title], sorted) {
@@ -65,11 +68,27 @@ class Table {
   row(f, columns) {
     const {texts, functions, kindOf} = this.data;
     const file = texts[functions.file[f]];
-    const name = element('td', {className: 'name'}, element('i', {className: 'kind ' + kindOf[f]}), element('bdi', {}, texts[functions.name[f]]));
-    if (file) name.append(element('small', {}, element('bdi', {}, `${file.slice(file.lastIndexOf('/') + 1)}:${functions.firstLine[f]}`)));
+    const parts = element('div', {}, element('i', {className: 'kind ' + kindOf[f]}), cut(texts[functions.name[f]]));
+    if (file) parts.append(element('small', {}, cut(`${file.slice(file.lastIndexOf('/') + 1)}:${functions.firstLine[f]}`)));
+    const name = element('td', {className: 'name'}, parts);
     name.title = texts[functions.name[f]] + (file ? `\n${file}:${functions.firstLine[f]}` : '');
     const cells = columns.map(([, , value, sums]) => (sums ? this.changeCell(f, sums) : element('td', {}, value(f) ? duration(value(f)) : '–')));
-    return element('tr', {onclick: () => this.pick(f)}, ...cells, name);
+    return element('tr', {onclick: () => this.pick(f), onkeydown: (event) => this.key(event, f)}, ...cells, name);
+  }
+
+  /* Arrows move from row to row; Enter is a click. */
+  key(event, f) {
+    const row = event.currentTarget;
+    const next = {ArrowDown: row.nextSibling, ArrowUp: row.previousSibling}[event.key];
+    if (event.key === 'Enter') this.pick(f);
+    else if (!next) return;
+    else {
+      next.tabIndex = 0;
+      next.focus();
+      row.tabIndex = -1;
+    }
+    event.preventDefault();
+    event.stopPropagation();
   }
 
   /* A change within the error of sampling has no colour. */

@@ -136,6 +136,54 @@ static int put_steps(const struct flame_track *track, FILE *out)
 	return 0;
 }
 
+static const char *text_of(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key)) ?: "";
+}
+
+/* What the reports say of a track: what limits it, and what made steps slow. */
+static int put_answer(const json_t *track, FILE *out)
+{
+	const json_t *verdict = json_object_get(track, "verdict"), *cause;
+	size_t i;
+	int err;
+
+	fputs("<h2>Limited by ", out);
+	err = put_html_text(text_of(verdict, "head"), out);
+	fputs("</h2>\n<p>", out);
+	err = err ?: put_html_text(text_of(verdict, "why"), out);
+	fputs("\n<table><tr><th>share<th>slow steps<th>rhythm<th>because of<th>place\n", out);
+	json_array_foreach(json_object_get(track, "causes"), i, cause)
+	{
+		fprintf(out, "<tr><td>%.1f %%<td>%" JSON_INTEGER_FORMAT "<td>",
+			100 * json_number_value(json_object_get(cause, "share")),
+			json_integer_value(json_object_get(cause, "count")));
+		err = err ?: put_html_text(text_of(cause, "every"), out);
+		fputs("<td>", out);
+		err = err ?: put_html_text(text_of(cause, "how"), out);
+		fputs("<td>", out);
+		err = err ?: put_html_text(text_of(cause, "place"), out);
+		fputc('\n', out);
+	}
+	fputs("</table>\n", out);
+	return err;
+}
+
+/* Of the track that the reports show first. */
+static int put_answers(const struct page *page, FILE *out)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < page->recording_cnt && !err; i++) {
+		const json_t *answer = page->recordings[i].answer, *shown = json_object_get(answer, "shown");
+		const json_t *tracks = json_object_get(answer, "tracks");
+
+		if (json_is_integer(shown))
+			err = put_answer(json_array_get(tracks, json_integer_value(shown)), out);
+	}
+	return err;
+}
+
 int top_list__write(const struct page *page, FILE *out)
 {
 	size_t track_cnt;
@@ -144,7 +192,7 @@ int top_list__write(const struct page *page, FILE *out)
 
 	fputs("<h1>stepflame flame</h1>\n<p>The flame itself needs JavaScript; nothing is loaded from anywhere.\n",
 	      out);
-	err = put_functions(page, out);
+	err = put_answers(page, out) ?: put_functions(page, out);
 	for (size_t i = 0; i < track_cnt && !err; i++)
 		if (tracks[i].recording == page->choice.recording)
 			err = put_steps(&tracks[i], out);

@@ -118,7 +118,7 @@ static json_t *json_texts(const struct array *list)
 	return json;
 }
 
-static json_t *json_verdict(const struct verdict *verdict)
+json_t *steps_report__json_verdict(const struct verdict *verdict)
 {
 	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "class", verdict_class__name(verdict->class),
 			 "why", verdict->why, "share", verdict->share ? json_real(verdict->share) : json_null(),
@@ -226,8 +226,8 @@ static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 		common__json_real(rule->limit_ns != UINT64_MAX, rule->limit_ns / 1e9), "lost_steps",
 		(json_int_t)track->lost, "remainder_s", track->misfit_ns / 1e9, "slow", json_slow(track), "causes",
 		json_groups(job, &of->blame), "all", json_sum(of, &of->blame.all, &of->gpu.all), "of_slow",
-		json_sum(of, &of->blame.slow, &of->gpu.slow), "verdict", json_verdict(&of->verdict), "compile", compile,
-		"outside", outside);
+		json_sum(of, &of->blame.slow, &of->gpu.slow), "verdict", steps_report__json_verdict(&of->verdict),
+		"compile", compile, "outside", outside);
 
 	if (dropped)
 		common__json_set(&more, "dropped", json_dropped(dropped));

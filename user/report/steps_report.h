@@ -70,6 +70,7 @@ extern const char *const steps_report__sort_keys[];
 /* Returns seconds by cause, for the causes that occur, in a phase (-1: any). NULL: no memory. */
 json_t *steps_report__json_waits(const struct step_sum *sum, int phase);
 json_t *steps_report__json_hotspots(struct job *job, const struct hotspot *hotspots, size_t cnt);
+json_t *steps_report__json_verdict(const struct verdict *verdict); /* NULL: no memory */
 int steps_report__json(struct job *job, const struct report_options *options, FILE *out);
 
 #endif

@@ -178,51 +178,25 @@ static int say_no_steps(const struct summary *summary, struct lines *lines)
 
 /* ---- what limits the job ---- */
 
-/* The group of slow steps that the verdict is about; NULL: it is about all steps. */
-static const struct blame_group *group_of_verdict(const struct summary *summary)
-{
-	const struct blame *blame = &summary->of.blame;
-	const struct verdict *verdict = &summary->of.verdict;
-
-	for (size_t i = 0; i < blame->group_cnt; i++) {
-		const struct blame_group *group = &blame->groups[i];
-		double most = (double)group->over_ns / blame->all.total_ns;
-		double least = most - (double)group->queue_ns / blame->all.total_ns;
-
-		if (group->cause == verdict->cause && group->phase == verdict->phase &&
-		    verdict->share <= most * (1 + 1e-9) && verdict->share >= least * (1 - 1e-9))
-			return group;
-	}
-	return NULL;
-}
-
-static void say_limit(const struct summary *summary, struct lines *lines)
+/* 0 or -ENOMEM. */
+static int say_limit(const struct summary *summary, struct lines *lines)
 {
 	const struct verdict *verdict = &summary->of.verdict;
-	const struct blame_group *group = verdict->class == VERDICT_STRAGGLER ? NULL : group_of_verdict(summary);
+	const struct blame_group *group = summary_words__group(&summary->of);
 	const struct line_text head = {"Limited by", LINE_HOT, 2, 0, 0}, why = {"", LINE_PLAIN, 3, 4, 0},
 			       next = {"Try", LINE_PLAIN, 3, 2, 0};
 	bool placed = verdict->place && verdict->why && !strstr(verdict->why, verdict->place);
-	char win[64] = "", in[64] = "";
+	char *limit = summary_words__limit(&summary->of);
 
-	if (verdict->share >= 0.005)
-		snprintf(win, sizeof(win), ": at most %.0f %% of the time can be won", 100 * verdict->share);
-	if (group)
-		snprintf(in, sizeof(in), ", all in %u slow step%s", group->step_cnt,
-			 summary_words__plural(group->step_cnt));
-	if (verdict->class != VERDICT_UNCLEAR)
-		lines__add(lines, &head, "%s (%s)%s%s",
-			   group ? summary_words__cause(verdict->cause) : summary_words__class(verdict->class),
-			   verdict_class__name(verdict->class), win, in);
-	else
-		lines__add(lines, &head, "%s%s%s",
-			   verdict->cause ? summary_words__cause(verdict->cause)
-					  : summary_words__class(VERDICT_UNCLEAR),
-			   win, in);
+	if (!limit)
+		return -ENOMEM;
+	lines__add(lines, &head, "%s", limit);
+	free(limit);
 	if (verdict->why && (!group || group >= summary->of.blame.groups + GROUPS_SHOWN))
 		lines__add(lines, &why, "%s%s%s", verdict->why, placed ? ": " : "", placed ? verdict->place : "");
 	if (verdict->next.cnt)
 		lines__add(lines, &next, "%s", ((char *const *)verdict->next.items)[0]);
+	return 0;
 }
 
 /* ---- slow steps ---- */
@@ -231,25 +205,16 @@ static void say_limit(const struct summary *summary, struct lines *lines)
 static int say_group(const struct summary *summary, const struct blame_group *group, struct lines *lines)
 {
 	const struct line_text how = {"", LINE_PLAIN, 2, group == summary->of.blame.groups ? 1 : 5, 8};
-	char *rhythm = rhythm__text(&group->rhythm), phase[64] = "", generation[32] = "";
-	bool placed = group->place.outer.code || group->hotspots[0].ns;
-	char *place = group->place.outer.code ? place__text(summary->job, &group->place)
-		      : placed                ? hotspot__text(summary->job, &group->hotspots[0])
-					      : NULL;
-	bool is_phase =
-		group->cause == BLAME_CHECKPOINT || group->cause == BLAME_VALIDATION || group->cause == BLAME_GC;
-	int err = rhythm && (place || !placed) ? 0 : -ENOMEM;
+	char *rhythm = rhythm__text(&group->rhythm), *words = summary_words__how(group), *place;
+	int err = summary_words__place(summary->job, group, &place) ?: (rhythm && words ? 0 : -ENOMEM);
 
-	if (group->phase >= 0 && !is_phase && group->phase != PHASE_OTHER)
-		snprintf(phase, sizeof(phase), " in %s", phase__name(group->phase));
-	if (group->cause == BLAME_GC)
-		snprintf(generation, sizeof(generation), " (generation %u)", group->gc_generation);
 	if (!err)
-		lines__add(lines, &how, "%4.1f %%  %u step%s%s%s: %s%s%s%s%s",
+		lines__add(lines, &how, "%4.1f %%  %u step%s%s%s: %s%s%s",
 			   100.0 * group->over_ns / (summary->track->total_ns ?: 1), group->step_cnt,
-			   summary_words__plural(group->step_cnt), *rhythm ? ", " : "", rhythm,
-			   summary_words__cause(group->cause), generation, phase, place ? ", at " : "", place ?: "");
+			   summary_words__plural(group->step_cnt), *rhythm ? ", " : "", rhythm, words,
+			   place ? ", at " : "", place ?: "");
 	free(rhythm);
+	free(words);
 	free(place);
 	return err;
 }
@@ -550,8 +515,7 @@ static int print_summary(const struct summary *summary, FILE *out)
 	say_title(summary, &lines);
 	if (summary->track) {
 		say_steps(summary, &lines);
-		say_limit(summary, &lines);
-		err = say_slow(summary, &lines);
+		err = say_limit(summary, &lines) ?: say_slow(summary, &lines);
 		say_phases(summary, &lines);
 	} else {
 		err = say_no_steps(summary, &lines);

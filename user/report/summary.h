@@ -52,6 +52,17 @@ const char *summary_words__class(enum verdict_class class);
 const char *summary_words__cause(unsigned int cause);         /* of struct blame_group: what takes a slow step longer */
 const char *summary_words__plural(uint64_t cnt);              /* "s", or "" for 1 */
 const char *summary_words__duration(double ns, char out[32]); /* "12.3 ms", "4.1 s" */
+/* The group of slow steps that the verdict is about; NULL: it is about all steps. */
+const struct blame_group *summary_words__group(const struct steps_of *of);
+/*
+ * What limits the steps: "getting the data (input-bound): at most 12 % of the time can be won".
+ * malloc'ed; NULL: no memory.
+ */
+char *summary_words__limit(const struct steps_of *of);
+/* "sleeping in data", "Python's garbage collection (generation 2)"; malloc'ed; NULL: no memory. */
+char *summary_words__how(const struct blame_group *group);
+/* *place: "train.py:67 load", malloc'ed; NULL: not known. 0 or -ENOMEM. */
+int summary_words__place(struct job *job, const struct blame_group *group, char **place);
 
 /* In summary_json.c. */
 int summary__json(struct job *job, const struct report_options *options, FILE *out);

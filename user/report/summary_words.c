@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The words of the summary: what classes, causes and times are called there. */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "user/report/summary.h"
 
@@ -78,4 +81,65 @@ const char *summary_words__duration(double ns, char out[32])
 	else
 		snprintf(out, 32, "%.*f s", ns < 99.95e9, ns / 1e9);
 	return out;
+}
+
+const struct blame_group *summary_words__group(const struct steps_of *of)
+{
+	const struct verdict *verdict = &of->verdict;
+
+	if (verdict->class == VERDICT_STRAGGLER)
+		return NULL;
+	for (size_t i = 0; i < of->blame.group_cnt; i++) {
+		const struct blame_group *group = &of->blame.groups[i];
+		double most = (double)group->over_ns / of->blame.all.total_ns;
+		double least = most - (double)group->queue_ns / of->blame.all.total_ns;
+
+		if (group->cause == verdict->cause && group->phase == verdict->phase &&
+		    verdict->share <= most * (1 + 1e-9) && verdict->share >= least * (1 - 1e-9))
+			return group;
+	}
+	return NULL;
+}
+
+char *summary_words__limit(const struct steps_of *of)
+{
+	const struct verdict *verdict = &of->verdict;
+	const struct blame_group *group = summary_words__group(of);
+	char win[64] = "", in[64] = "", class[64] = "", *text;
+	const char *words = group ? summary_words__cause(verdict->cause) : summary_words__class(verdict->class);
+
+	if (verdict->share >= 0.005)
+		snprintf(win, sizeof(win), ": at most %.0f %% of the time can be won", 100 * verdict->share);
+	if (group)
+		snprintf(in, sizeof(in), ", all in %u slow step%s", group->step_cnt,
+			 summary_words__plural(group->step_cnt));
+	if (verdict->class != VERDICT_UNCLEAR)
+		snprintf(class, sizeof(class), " (%s)", verdict_class__name(verdict->class));
+	else if (verdict->cause)
+		words = summary_words__cause(verdict->cause);
+	return asprintf(&text, "%s%s%s%s", words, class, win, in) < 0 ? NULL : text;
+}
+
+char *summary_words__how(const struct blame_group *group)
+{
+	bool is_phase =
+		group->cause == BLAME_CHECKPOINT || group->cause == BLAME_VALIDATION || group->cause == BLAME_GC;
+	char phase[64] = "", generation[32] = "", *text;
+
+	if (group->phase >= 0 && !is_phase && group->phase != PHASE_OTHER)
+		snprintf(phase, sizeof(phase), " in %s", phase__name(group->phase));
+	if (group->cause == BLAME_GC)
+		snprintf(generation, sizeof(generation), " (generation %u)", group->gc_generation);
+	return asprintf(&text, "%s%s%s", summary_words__cause(group->cause), generation, phase) < 0 ? NULL : text;
+}
+
+int summary_words__place(struct job *job, const struct blame_group *group, char **place)
+{
+	bool placed = group->place.outer.code || group->hotspots[0].ns;
+
+	*place = NULL;
+	if (placed)
+		*place = group->place.outer.code ? place__text(job, &group->place)
+						 : hotspot__text(job, &group->hotspots[0]);
+	return placed && !*place ? -ENOMEM : 0;
 }
