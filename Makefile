@@ -205,7 +205,7 @@ unit: $(UNIT) $(NATIVE)
 
 # ARGS go to pytest: make e2e ARGS='-k gan'
 e2e: all
-	$(Q)python=$$(tools/setup.sh python --readers) && $(MAKE) --no-print-directory -j $$(nproc) doubles && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
+	$(Q)python=$$(tools/setup.sh python --readers) && $(MAKE) --no-print-directory -j $$(nproc) doubles $(if $(SAN),,packages) && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
 		tests/e2e/run.sh $(ARGS)
 
 # Status 3: no browser can be had here, and the tests that want one are skipped. torch brings most of CUDA's headers. Without JAX or Debian's torch

@@ -21,7 +21,7 @@ mv "$doc/CHANGELOG.md" "$doc/changelog"
 cat >"$doc/changelog.Debian" <<END
 stepflame ($revision) unstable; urgency=medium
 
-  * Packaged by its makefile; /usr/share/doc/stepflame/changelog.gz says what is new.
+  * Made by make deb; changelog.gz beside this file says what is new.
 
  -- $maintainer  $date
 END
@@ -37,15 +37,16 @@ gzip -9n "$doc/changelog" "$doc/changelog.Debian"
 } >"$doc/copyright"
 rm "$doc/LICENSE"
 
+mkdir "$root/DEBIAN"
 # dpkg-shlibdeps reads the control file of a source package.
 mkdir "$work/debian"
 printf 'Source: stepflame\n\nPackage: stepflame\nArchitecture: amd64\n' >"$work/debian/control"
-program=$(realpath "$root/usr/bin/stepflame")
-library=$(realpath "$root/usr/lib/stepflame/libstepflame-inject.so")
-depends=$(cd "$work" && dpkg-shlibdeps --warnings=0 -O "$program" "$library" | sed -n "s,^shlibs:Depends=,,p")
+top=$(realpath "$root")
+program=$top/usr/bin/stepflame
+library=$top/usr/lib/stepflame/libstepflame-inject.so
+depends=$(cd "$work" && dpkg-shlibdeps -O -S"$top" "$program" "$library" | sed -n "s,^shlibs:Depends=,,p")
 [ -n "$depends" ]
 
-mkdir "$root/DEBIAN"
 (cd "$root" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
 cat >"$root/DEBIAN/control" <<END
 Package: stepflame
