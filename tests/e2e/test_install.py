@@ -5,12 +5,17 @@ The packages of `make packages`, each installed below a root that has nothing bu
 Such a root has glibc, copied from here. Mounts are in a mount namespace of their own, and end with the command.
 """
 
+import fcntl
 import json
 import os
+import pty
 import re
+import select
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import helpers
@@ -210,7 +215,7 @@ def bare_debian():
 @pytest.mark.long
 def test_completion_of_fish(bare_debian):
     def fish(line):
-        return {offer.split("\t")[0] for offer in output_of("fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", BUILD / "completion/fish", line).splitlines()}
+        return {offer.split("\t")[0].rstrip("=") for offer in output_of("fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", BUILD / "completion/fish", line).splitlines()}
 
     assert fish("stepflame ") == {*commands(), "help"}
     assert fish("stepflame help ") >= set(commands())
@@ -219,37 +224,69 @@ def test_completion_of_fish(bare_debian):
     assert fish("stepflame record --children ") == {"all", "workers", "none"}
 
 
-# What zsh would show, read from the function that shows it.
-ZSH = """
-fpath=($1 $fpath); autoload -Uz compinit; compinit -u -D
-zmodload zsh/zpty
-zpty shell zsh -f -i
-zpty -w shell "PROMPT= fpath=($1 \\$fpath); autoload -Uz compinit; compinit -u -D"
-zpty -w shell 'null() { compadd() { [[ ${@[1,(i)(-|--)]} == *-(O|A|D)* ]] && { builtin compadd "$@"; return }; local -a offered; builtin compadd -O offered "$@"; print -rl -- "offer:"${^offered} } }; null'
-zpty -w shell "zle -C offers complete-word _main_complete; bindkey '^I' offers"
-zpty -w shell 'print ready""now'
-zpty -r -m shell line '*readynow*'
-zpty -n -w shell "$2"$'\\t'
-sleep 2
-zpty -n -w shell $'\\C-U''print -- all""said\\n'
-zpty -r -m shell line '*allsaid*'
-print -r -- "$line"
-"""
+# Without what explains the offers, which may name others.
+ZSH = "fpath=(%s $fpath); autoload -Uz compinit; compinit -u -D; zstyle ':completion:*' verbose no; LISTMAX=1000; print rea''dy\n"
+
+
+class Zsh:
+    """A shell at a terminal: zsh makes its offers only there."""
+
+    def __init__(self, functions):
+        self.terminal, its = pty.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 100, 200, 0, 0))
+        self.process = subprocess.Popen(["zsh", "-f", "-i"], stdin=its, stdout=its, stderr=its, start_new_session=True, env={**os.environ, "TERM": "xterm", "PS1": "> "})
+        os.close(its)
+        self.read_until(r"> ")
+        self.write(ZSH % functions)
+        self.read_until(r"ready\r")
+
+    def write(self, text):
+        os.write(self.terminal, text.encode())
+
+    def read(self, seconds):
+        text = b""
+        while select.select([self.terminal], [], [], seconds)[0]:
+            text += os.read(self.terminal, 65536)
+        return text.decode(errors="replace")
+
+    def read_until(self, pattern):
+        text = ""
+
+        def look():
+            nonlocal text
+            text += self.read(0.1)
+            return re.search(pattern, text)
+
+        helpers.until(helpers.END_SECONDS, look, lambda: "zsh wrote %r" % text)
+        return text
+
+    def offers(self, line, expected, pattern=r"--[\w-]+"):
+        """What it offers for a line: until all of that has come, and for a moment more."""
+        self.write(line + "\t")
+        text = "".join(self.read_until(r"(?<![\w-])%s(?![\w-])" % re.escape(word)) for word in sorted(expected)[-1:]) + self.read(1)
+        self.write("\x15")  # Ctrl-U: an empty line again
+        self.read(0.2)
+        return set(re.findall(pattern, text.partition("\n")[2]))
+
+    def close(self):
+        os.close(self.terminal)
+        self.process.kill()
+        self.process.wait()
 
 
 @pytest.mark.long
 def test_completion_of_zsh(bare_debian, tmp_path):
-    functions = tmp_path / "functions"
-    functions.mkdir()
-    shutil.copy(BUILD / "completion/zsh", functions / "_stepflame")
-
-    def zsh(line):
-        return set(re.findall(r"offer:([\w-]+)", output_of("zsh", "-f", "-c", ZSH, "zsh", functions, line)))
-
-    assert zsh("stepflame ") == {*commands(), "help"}
-    for command in ("record", "report", "export", "ps"):
-        assert zsh("stepflame %s --" % command) == options(command)
-    assert zsh("stepflame record --children ") == {"all", "workers", "none"}
+    shutil.copy(BUILD / "completion/zsh", tmp_path / "_stepflame")
+    zsh = Zsh(tmp_path)
+    try:
+        words = {*commands(), "help"}
+        assert zsh.offers("stepflame ", words, r"(?<![\w-])[a-z]\w+(?![\w-])") == words
+        for command in commands():
+            assert zsh.offers("stepflame %s --" % command, options(command)) == options(command)
+        words = {"all", "workers", "none"}
+        assert zsh.offers("stepflame record --children ", words, r"[a-z]\w+") == words
+    finally:
+        zsh.close()
 
 
 # ---- Debian itself ----
