@@ -64,6 +64,10 @@ torch-geometric'
 ZOO_MINORS='3.10 3.11 3.12 3.13 3.14'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
 VENV_SIZE='some 6 GB and a few minutes'
+# What is downloaded, at most: of Debian's packages onto a bare Debian 12, of PyPI's as of torch 2.15, most of it CUDA.
+BUILD_FETCHED='170 MB'
+DEBIAN_TORCH_FETCHED='90 MB'
+PIP_FETCHED='3 GB'
 
 # A header, and the package of PyPI that has it. Of a toolkit, or of the Python environment's CUDA, some may be missing.
 CUDA_HEADERS='cupti.h:nvidia-cuda-cupti cuda_runtime_api.h:nvidia-cuda-runtime crt/host_defines.h:nvidia-cuda-crt'
@@ -450,7 +454,32 @@ setup_debian_torch() {
 	echo /usr/bin/python3
 }
 
+# What of `make demo` is missing here; $1: small.
+setup_plan() {
+	packages=$(missing "$BUILD_PACKAGES")
+	bpf_packages_ok || packages="$packages$BPF_PACKAGES "
+	[ -z "$packages" ] || say "will fetch, by apt, at most $BUILD_FETCHED of compilers and libraries: $packages"
+	if [ -n "$1" ]; then
+		[ -n "$(installed python3-torch)" ] || say "will fetch, by apt, at most $DEBIAN_TORCH_FETCHED: python3-torch, which runs on CPUs alone"
+		return
+	fi
+	# shellcheck disable=SC2086 # lists of words, here and below
+	[ -z "${PYTHON:-}" ] || ! python_has "$PYTHON" $PIP_PACKAGES || return 0
+	interpreter=$(find_interpreter '')
+	minor=
+	[ -z "$interpreter" ] || minor=$("$interpreter" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+	python_has "${XDG_CACHE_HOME:-$HOME/.cache}/stepflame/venv-$minor/bin/python" $PIP_PACKAGES ||
+		say "will fetch, by pip, some $PIP_FETCHED: $PIP_PACKAGES; they take $VENV_SIZE. make demo SMALL=1 takes Debian's torch instead"
+}
+
 case ${1:-} in
+plan)
+	case ${2:-} in
+	'') setup_plan '' ;;
+	--small) setup_plan small ;;
+	*) usage ;;
+	esac
+	;;
 build)
 	[ $# -eq 1 ] || usage
 	setup_build
