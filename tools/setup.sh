@@ -468,6 +468,7 @@ setup_plan() {
 	interpreter=$(find_interpreter '')
 	minor=
 	[ -z "$interpreter" ] || minor=$("$interpreter" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+	# shellcheck disable=SC2086
 	python_has "${XDG_CACHE_HOME:-$HOME/.cache}/stepflame/venv-$minor/bin/python" $PIP_PACKAGES ||
 		say "will fetch, by pip, some $PIP_FETCHED: $PIP_PACKAGES; they take $VENV_SIZE. make demo SMALL=1 takes Debian's torch instead"
 }

@@ -177,6 +177,20 @@ def test_deb(root):
     assert (root.folder / "usr/lib/stepflame/libstepflame-inject.so").stat().st_size
 
 
+def test_containerfile():
+    """What it calls exists: make's targets, and the stages of set-up."""
+    runs = re.findall(r"^RUN (.*)$", (helpers.ROOT / "Containerfile").read_text(), re.M)
+    targets = [word for run in runs for command in re.findall(r"\bmake (-j \S+ )?([^&|;]*)", run) if "apt-get install" not in run for word in command[1].split()]
+    stages = [stage for run in runs for stage in re.findall(r"tools/setup.sh (\w+)", run)]
+    assert targets and stages
+    usage = subprocess.run([helpers.ROOT / "tools/setup.sh"], capture_output=True, text=True).stderr
+    for stage in stages:
+        assert re.search(r"tools/setup\.sh %s\b" % stage, usage), stage
+    for target in targets:
+        tried = subprocess.run(["make", "-C", helpers.ROOT, "--dry-run", target], capture_output=True, text=True)
+        assert tried.returncode == 0, (target, tried.stderr)
+
+
 # ---- completions ----
 
 
@@ -266,7 +280,7 @@ class Zsh:
         text = "".join(self.read_until(r"(?<![\w-])%s(?![\w-])" % re.escape(word)) for word in sorted(expected)[-1:]) + self.read(1)
         self.write("\x15")  # Ctrl-U: an empty line again
         self.read(0.2)
-        return set(re.findall(pattern, text.partition("\n")[2]))
+        return set(re.findall(pattern, re.sub(r"\x1b\[[\d;?]*[A-Za-z]", " ", text).partition("\n")[2]))
 
     def close(self):
         os.close(self.terminal)
