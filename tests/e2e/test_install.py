@@ -280,7 +280,8 @@ class Zsh:
         text = "".join(self.read_until(r"(?<![\w-])%s(?![\w-])" % re.escape(word)) for word in sorted(expected)[-1:]) + self.read(1)
         self.write("\x15")  # Ctrl-U: an empty line again
         self.read(0.2)
-        return set(re.findall(pattern, re.sub(r"\x1b\[[\d;?]*[A-Za-z]", " ", text).partition("\n")[2]))
+        plain = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", " ", text).partition("\n")[2]
+        return set(re.findall(pattern, plain.replace(line.strip(), "")))  # the line is shown again below the offers
 
     def close(self):
         os.close(self.terminal)
