@@ -349,12 +349,12 @@ install: all man completions
 # Debian's zsh looks for the functions of packages in another folder than for those of the administrator.
 ZSH_FUNCTIONS := $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 
-# The dates in packages, so that the same sources make the same package.
-export SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell stat -c %Y CHANGELOG.md))
+# The date of what is in packages, so that the same sources make the same package.
+DATE := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),$(shell stat -c %Y CHANGELOG.md))
 
 ARCHIVE := stepflame-$(VERSION)-$(shell uname -m)
 DEB     := $(BUILD)/stepflame_$(VERSION)-1_amd64.deb
-PACKAGED := $(BUILD)/libstepflame-inject.so $(MAN) $(COMPLETIONS) Makefile README.md CHANGELOG.md LICENSE $(wildcard docs/*.md)
+PACKAGED := $(BIN) $(TOOLS) $(BUILD)/libstepflame-inject.so $(MAN) $(COMPLETIONS) Makefile README.md CHANGELOG.md LICENSE $(wildcard docs/*.md)
 
 packages: archive deb wheel
 archive: $(BUILD)/$(ARCHIVE).tar.gz
@@ -367,7 +367,7 @@ $(BUILD)/$(ARCHIVE).tar.gz: $(BUILD)/portable/stepflame $(PACKAGED)
 	$(Q)install -m 644 -t $(BUILD)/archive/$(ARCHIVE)/lib/stepflame $(BUILD)/portable/lib/*
 	$(Q)install -D -m 644 -t $(BUILD)/archive/$(ARCHIVE)/share/doc/stepflame/licenses $(BUILD)/portable/licenses/*
 	$(Q)install -m 644 LICENSE README.md $(BUILD)/archive/$(ARCHIVE)
-	$(Q)tar -C $(BUILD)/archive --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(SOURCE_DATE_EPOCH) -c $(ARCHIVE) | gzip -9n > $@
+	$(Q)tar -C $(BUILD)/archive --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(DATE) -c $(ARCHIVE) | gzip -9n > $@
 
 # libbpf is linked into it, because that of Debian 12 is too old.
 $(BUILD)/debian/stepflame: $(BUILD)/user/main.o $(LIB)
@@ -379,11 +379,11 @@ $(DEB): $(BUILD)/debian/stepflame $(PACKAGED) tools/deb.sh
 	$(Q)rm -rf $(BUILD)/debian/root
 	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(BUILD)/debian/root PREFIX=/usr PROGRAM=$<
 	$(Q)strip --strip-unneeded $(BUILD)/debian/root/usr/lib/stepflame/libstepflame-inject.so
-	$(Q)tools/deb.sh $(BUILD)/debian/root $(VERSION) $@
+	$(Q)SOURCE_DATE_EPOCH=$(DATE) tools/deb.sh $(BUILD)/debian/root $(VERSION) $@
 
 # Its name has the version of glibc that is found then.
 $(BUILD)/wheel.made: $(BUILD)/portable/stepflame $(BUILD)/portable/libstepflame-inject.so README.md LICENSE tools/wheel.py
-	$(Q)python3 tools/wheel.py $(BUILD)/portable $(VERSION) $(BUILD)
+	$(Q)SOURCE_DATE_EPOCH=$(DATE) python3 tools/wheel.py $(BUILD)/portable $(VERSION) $(BUILD)
 	@touch $@
 
 clean:
