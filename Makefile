@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
 # make            build everything into build/ (SAN=1: with ASan and UBSan, into build-san/)
-# make demo       set up, build, attach to a real training run and print its report
+# make demo       set up, build, attach to a real training run and print its report; SMALL=1: with less to download
 # make test       set up, build, run all tests
+# make packages   an archive, a .deb and a wheel, in build/: docs/install.md
 # make fuzz       every reader of hostile bytes against clang's libFuzzer, FUZZ_SECONDS each
 # CC=clang builds with clang.
 
@@ -50,7 +51,7 @@ DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libc
 	libcollector.so train train-static train-static-stripped calls calls-static calls-static-stripped libnvtx_log.so \
 	libnvtx_ranges-O0.so libnvtx_ranges-O2.so)
 
-.PHONY: all man portable doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm fuzz fuzzers zoo bench lint tidy install clean
+.PHONY: all man completions portable archive deb wheel packages doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm fuzz fuzzers zoo bench lint tidy install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -95,17 +96,18 @@ $(BUILD)/stepflame: $(BUILD)/user/main.o $(LIB)
 
 # Not sanitized: it must load into programs that are not.
 $(BUILD)/libstepflame-inject.so: $(wildcard user/inject/*.[ch]) include/gpu.h include/gpu_ring.h
+	@$(if $(INJECT),,echo 'make: $@ needs the headers of CUDA: tools/setup.sh cuda gets them, or set CUDA_INCLUDE' >&2; exit 1)
 	@mkdir -p $(@D)
 	@echo '  LD    $@'
 	$(Q)$(CC) $(INJECT_CFLAGS) -shared -Wl,-z,defs,-z,nodelete,-z,now $(filter %.c,$^) $(LDFLAGS) -ldl -lpthread -o $@
 
-# For a machine that has none of the libraries: the program, its libraries and the injection library in one folder.
-portable: $(BUILD)/portable/stepflame $(if $(INJECT),$(BUILD)/portable/libstepflame-inject.so)
+# For a machine that has none of the libraries: the program, its libraries and the injection library in one folder; and an archive of that.
+portable: $(BUILD)/portable/stepflame $(if $(INJECT),$(BUILD)/portable/libstepflame-inject.so archive)
 
 $(BUILD)/portable/stepflame: $(BUILD)/user/main.o $(LIB) tools/portable.sh
 	@mkdir -p $(@D)
 	@echo '  LD    $@'
-	$(Q)$(CC) $(ALL_CFLAGS) $(filter-out %.sh,$^) $(LDFLAGS) -s -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib' $(LIBS) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(filter-out %.sh,$^) $(LDFLAGS) -s -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib:$$ORIGIN/../lib/stepflame' $(LIBS) -o $@
 	$(Q)tools/portable.sh $@
 
 $(BUILD)/portable/libstepflame-inject.so: $(BUILD)/libstepflame-inject.so
@@ -193,9 +195,12 @@ setup:
 	$(Q)tools/setup.sh build
 
 # The tools that set-up may install are looked up when make starts: so build in a second make.
-demo: setup
+# SMALL=1: with Debian's own torch, which is 30 times smaller.
+demo:
+	$(Q)tools/setup.sh plan $(if $(SMALL),--small)
+	$(Q)tools/setup.sh build
 	$(Q)$(MAKE) --no-print-directory all
-	$(Q)PYTHON=$$(tools/setup.sh python) tools/demo.sh
+	$(Q)tools/demo.sh $(if $(SMALL),--small)
 
 # Two at a time, each with its output in one piece; one that hangs ends after 15 minutes, and says where.
 unit: $(UNIT) $(NATIVE)
@@ -203,7 +208,7 @@ unit: $(UNIT) $(NATIVE)
 
 # ARGS go to pytest: make e2e ARGS='-k gan'
 e2e: all
-	$(Q)python=$$(tools/setup.sh python --readers) && $(MAKE) --no-print-directory -j $$(nproc) doubles && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
+	$(Q)python=$$(tools/setup.sh python --readers) && $(MAKE) --no-print-directory -j $$(nproc) doubles $(if $(SAN),,packages) && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
 		tests/e2e/run.sh $(ARGS)
 
 # Status 3: no browser can be had here, and the tests that want one are skipped. torch brings most of CUDA's headers. Without JAX or Debian's torch
@@ -316,16 +321,72 @@ $(BUILD)/tidy/%.ok: %.c $(BUILD)/%.o .clang-tidy
 	$(Q)clang-tidy --quiet $< -- $(TIDY_CFLAGS)
 	@touch $@
 
-install: all man
-	install -D -m 755 $(BUILD)/stepflame $(DESTDIR)$(PREFIX)/bin/stepflame
-	$(if $(INJECT),install -D -m 755 $(INJECT) $(DESTDIR)$(PREFIX)/lib/stepflame/libstepflame-inject.so)
-	install -d $(DESTDIR)$(PREFIX)/share/doc/stepflame $(DESTDIR)$(PREFIX)/share/man/man1 \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	install -m 644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1
-	$(BUILD)/tools/manual completion > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/stepflame
-	install -m 644 LICENSE README.md CHANGELOG.md $(wildcard docs/*.md) $(DESTDIR)$(PREFIX)/share/doc/stepflame
+SHELLS := bash zsh fish
+COMPLETIONS := $(SHELLS:%=$(BUILD)/completion/%)
+
+completions: $(COMPLETIONS)
+
+$(BUILD)/completion/%: $(BUILD)/tools/completion
+	@mkdir -p $(@D)
+	$(Q)$< $* > $@
+
+# PROGRAM: what is installed as stepflame.
+PROGRAM := $(BUILD)/stepflame
+SHARE   := $(DESTDIR)$(PREFIX)/share
+DOC     := $(SHARE)/doc/stepflame
+
+install: all man completions
+	$(Q)install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/stepflame
+	$(Q)$(if $(INJECT),install -D -m 644 $(INJECT) $(DESTDIR)$(PREFIX)/lib/stepflame/libstepflame-inject.so)
+	$(Q)install -d $(DOC) $(SHARE)/man/man1
+	$(Q)install -m 644 $(MAN) $(SHARE)/man/man1
+	$(Q)install -D -m 644 $(BUILD)/completion/bash $(SHARE)/bash-completion/completions/stepflame
+	$(Q)install -D -m 644 $(BUILD)/completion/zsh $(SHARE)/zsh/$(ZSH_FUNCTIONS)/_stepflame
+	$(Q)install -D -m 644 $(BUILD)/completion/fish $(SHARE)/fish/vendor_completions.d/stepflame.fish
+	$(Q)install -m 644 LICENSE README.md CHANGELOG.md $(DOC)
+	$(Q)install -D -m 644 -t $(DOC)/docs $(wildcard docs/*.md)
+
+# Debian's zsh looks for the functions of packages in another folder than for those of the administrator.
+ZSH_FUNCTIONS := $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
+
+# The date of what is in packages, so that the same sources make the same package.
+DATE := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),$(shell stat -c %Y CHANGELOG.md))
+
+ARCHIVE := stepflame-$(VERSION)-$(shell uname -m)
+DEB     := $(BUILD)/stepflame_$(VERSION)-1_amd64.deb
+PACKAGED := $(BIN) $(TOOLS) $(BUILD)/libstepflame-inject.so $(MAN) $(COMPLETIONS) Makefile README.md CHANGELOG.md LICENSE $(wildcard docs/*.md)
+
+packages: archive deb wheel
+archive: $(BUILD)/$(ARCHIVE).tar.gz
+deb: $(DEB)
+wheel: $(BUILD)/wheel.made
+
+$(BUILD)/$(ARCHIVE).tar.gz: $(BUILD)/portable/stepflame $(PACKAGED)
+	$(Q)rm -rf $(BUILD)/archive
+	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(BUILD)/archive PREFIX=/$(ARCHIVE) PROGRAM=$<
+	$(Q)install -m 644 -t $(BUILD)/archive/$(ARCHIVE)/lib/stepflame $(BUILD)/portable/lib/*
+	$(Q)install -D -m 644 -t $(BUILD)/archive/$(ARCHIVE)/share/doc/stepflame/licenses $(BUILD)/portable/licenses/*
+	$(Q)install -m 644 LICENSE README.md $(BUILD)/archive/$(ARCHIVE)
+	$(Q)tar -C $(BUILD)/archive --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(DATE) -c $(ARCHIVE) | gzip -9n > $@
+
+# libbpf is linked into it, because that of Debian 12 is too old.
+$(BUILD)/debian/stepflame: $(BUILD)/user/main.o $(LIB)
+	@mkdir -p $(@D)
+	@echo '  LD    $@'
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) -s -Wl,-z,relro,-z,now,--as-needed $(LIBS:-lbpf=-l:libbpf.a) -o $@
+
+$(DEB): $(BUILD)/debian/stepflame $(PACKAGED) tools/deb.sh
+	$(Q)rm -rf $(BUILD)/debian/root
+	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(BUILD)/debian/root PREFIX=/usr PROGRAM=$<
+	$(Q)strip --strip-unneeded $(BUILD)/debian/root/usr/lib/stepflame/libstepflame-inject.so
+	$(Q)SOURCE_DATE_EPOCH=$(DATE) tools/deb.sh $(BUILD)/debian/root $(VERSION) $@
+
+# Its name has the version of glibc that is found then.
+$(BUILD)/wheel.made: $(BUILD)/portable/stepflame $(BUILD)/portable/libstepflame-inject.so README.md LICENSE tools/wheel.py
+	$(Q)SOURCE_DATE_EPOCH=$(DATE) python3 tools/wheel.py $(BUILD)/portable $(VERSION) $(BUILD)
+	@touch $@
 
 clean:
 	rm -rf build build-san build-fuzz
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

@@ -4,10 +4,19 @@
 # Starts a real training run, attaches stepflame to it while it trains, and prints what Lightning's profiler would have
 # printed. Used by `make demo`. The run is this script's own child, and is ended at the end.
 #
-#   tools/demo.sh [TIME]    how long to record, 10s if not given
+#   tools/demo.sh [--small] [TIME]    how long to record, 10s if not given
+#
+# --small: a plain loop, on Debian's own torch, instead of a Lightning run.
 set -eu
 
 cd "$(dirname "$0")/.."
+program=tools/demo_job.py
+torch=
+if [ "${1:-}" = --small ]; then
+	program=tools/demo_plain.py
+	torch=--debian-torch
+	shift
+fi
 duration=${1:-10s}
 stepflame=build/stepflame
 recording=build/demo.rec
@@ -21,7 +30,8 @@ if [ "$(id -u)" -ne 0 ]; then
 	echo 'demo: recording needs root; run: sudo make demo' >&2
 	exit 3
 fi
-python=$(tools/setup.sh python)
+# shellcheck disable=SC2086 # an option, or none
+python=$(tools/setup.sh python $torch)
 
 job=
 stop() {
@@ -35,8 +45,8 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-echo "demo: starting a training run: $python tools/demo_job.py (its output: $log)"
-"$python" tools/demo_job.py --seconds 120 >"$log" 2>&1 </dev/null &
+echo "demo: starting a training run: $python $program (its output: $log)"
+"$python" "$program" --seconds 120 >"$log" 2>&1 </dev/null &
 job=$!
 
 tries=0

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Writes the manual page, or the bash completion, from the option tables that parse the command line.
+ * Writes the manual pages from the option tables that parse the command line.
  *
  *   manual man          stepflame(1) on stdout
  *   manual man COMMAND  stepflame-COMMAND(1)
- *   manual completion   for share/bash-completion/completions/stepflame
  */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/options.h"
 #include "user/cmd/cmd.h"
 
 /* Text for roff: a leading dot and backslashes mean something to it, and so does a plain hyphen in an option. */
@@ -22,14 +22,6 @@ static void put(const char *text)
 			fputs("\\&", stdout);
 		putchar(*c == '\v' ? '\n' : *c);
 	}
-}
-
-/* The next option that is shown, from o on; headings of groups have no name. NULL at the end of the table. */
-static const struct argp_option *option_at(const struct argp_option *o)
-{
-	while (o && ((!o->name && (o->key || o->doc || o->group)) || (o->flags & OPTION_HIDDEN)))
-		o++;
-	return o && o->name ? o : NULL;
 }
 
 static void put_option(const struct argp_option *o)
@@ -131,31 +123,13 @@ static int put_manual_of(const char *name)
 	return 0;
 }
 
-static void put_completion(void)
-{
-	fputs("_stepflame() {\n\tlocal words=\"\"\n\tcase ${COMP_WORDS[1]} in\n", stdout);
-	for (const struct command *c = commands; c->name; c++) {
-		printf("\t%s) words=\"--help --usage", c->name);
-		for (const struct argp_option *o = option_at(c->argp->options); o; o = option_at(o + 1))
-			printf(" --%s", o->name);
-		puts("\" ;;");
-	}
-	fputs("\tesac\n\t[ \"$COMP_CWORD\" -gt 1 ] || words=\"--help --version", stdout);
-	for (const struct command *c = commands; c->name; c++)
-		printf(" %s", c->name);
-	puts("\"\n\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$2\")\n}\n"
-	     "complete -o default -F _stepflame stepflame");
-}
-
 int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "man"))
 		put_manual();
 	else if (argc == 3 && !strcmp(argv[1], "man"))
 		return put_manual_of(argv[2]) ?: fflush(stdout) ? 1 : 0;
-	else if (argc == 2 && !strcmp(argv[1], "completion"))
-		put_completion();
 	else
-		return fputs("usage: manual man [COMMAND] | completion\n", stderr), 2;
+		return fputs("usage: manual man [COMMAND]\n", stderr), 2;
 	return fflush(stdout) ? 1 : 0;
 }

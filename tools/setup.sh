@@ -12,6 +12,8 @@
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
 #   tools/setup.sh python --readers       the first one, with what the tests use when it is there: readers of traces and screens, pytest-xdist
 #   tools/setup.sh python --zoo           environments with what the programs of tests/zoo want, over each that has torch; prints "3.11 PATH" for each
+#   tools/setup.sh packaging              what the tests of packages use: lintian, debootstrap, zsh, fish; prints the folder of a bare Debian, made once
+#   tools/setup.sh plan [--small]         what `make demo` will fetch, and how much; prints nothing where nothing is missing
 #   tools/setup.sh cuda                   CUDA's headers, to build what is loaded into a job; prints the folders that have them, on one line
 #   tools/setup.sh cuda --found           the same, but prints nothing where some would have to be got
 #   tools/setup.sh cuda --tests           those of NCCL and NVML too, to build the doubles that tests use
@@ -21,9 +23,11 @@
 set -eu
 
 BUILD_PACKAGES='gcc g++ make pkg-config clang libclang-rt-dev llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libncurses-dev libiberty-dev libcmocka-dev
-	clang-format clang-tidy python3 python3-venv'
+	clang-format clang-tidy dpkg-dev python3 python3-venv'
 # Debian 12 itself has libbpf 1.1 (no uprobe_multi) and bpftool 7.1; its backports suite has newer ones. The 1: is Debian's epoch.
 BPF_PACKAGES='libbpf-dev bpftool'
+PACKAGING_PACKAGES='lintian debootstrap zsh fish'
+BARE_DEBIAN=bookworm # the oldest that stepflame's package is for
 BROWSER_PACKAGES='chromium chromium-driver fonts-dejavu-core'
 LIBBPF_MIN=1:1.4
 BPFTOOL_MIN=7.3
@@ -60,6 +64,10 @@ torch-geometric'
 ZOO_MINORS='3.10 3.11 3.12 3.13 3.14'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
 VENV_SIZE='some 6 GB and a few minutes'
+# What is downloaded, at most: of Debian's packages onto a bare Debian 12, of PyPI's as of torch 2.15, most of it CUDA.
+BUILD_FETCHED='170 MB'
+DEBIAN_TORCH_FETCHED='90 MB'
+PIP_FETCHED='3 GB'
 
 # A header, and the package of PyPI that has it. Of a toolkit, or of the Python environment's CUDA, some may be missing.
 CUDA_HEADERS='cupti.h:nvidia-cuda-cupti cuda_runtime_api.h:nvidia-cuda-runtime crt/host_defines.h:nvidia-cuda-crt'
@@ -357,6 +365,37 @@ setup_browser() {
 		fail "apt-get could not install $packages" 'see its message above' 3
 }
 
+# The mirror that apt gets suite $1 from.
+mirror_of() {
+	# shellcheck disable=SC2016 # apt's own variables
+	apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' | sed -n "s/^$1 //p" | head -n 1
+}
+
+setup_packaging() {
+	[ "$(id -u)" -eq 0 ] || fail 'only root can make a bare Debian' 'run as root' 3
+	packages=$(missing "$PACKAGING_PACKAGES")
+	if [ -n "$packages" ]; then
+		[ -n "$(debian_codename)" ] || fail 'this is not Debian' "install $packages" 3
+		say "installing $packages"
+		# shellcheck disable=SC2086 # a list of words
+		{ apt_update && apt install --no-install-recommends $packages; } || fail "apt-get could not install $packages" 'see its message above' 3
+	fi
+	cache=${XDG_CACHE_HOME:-$HOME/.cache}/stepflame
+	bare=$cache/debian-$BARE_DEBIAN
+	mkdir -p "$cache"
+	exec 9>"$bare.lock"
+	flock 9
+	if ! [ -e "$bare.complete" ]; then
+		mirror=$(mirror_of "$BARE_DEBIAN")
+		say "making $bare: 210 MB, once"
+		rm -rf "$bare"
+		debootstrap --variant=minbase "$BARE_DEBIAN" "$bare" ${mirror:+"$mirror"} >&2 || fail "debootstrap could not make $bare" 'see its message above' 3
+		touch "$bare.complete"
+	fi
+	exec 9>&-
+	printf '%s\n' "$bare"
+}
+
 # The folders, of those that may have it, where header $1 is; the first is preferred.
 find_header() {
 	for candidate in "${CUDA_HOME:-/usr/local/cuda}/include" "${CUDA_HOME:-/usr/local/cuda}/extras/CUPTI/include" "$cache"/venv-*/lib/python*/site-packages/nvidia/cu13/include \
@@ -415,7 +454,33 @@ setup_debian_torch() {
 	echo /usr/bin/python3
 }
 
+# What of `make demo` is missing here; $1: small.
+setup_plan() {
+	packages=$(missing "$BUILD_PACKAGES")
+	bpf_packages_ok || packages="$packages$BPF_PACKAGES "
+	[ -z "$packages" ] || say "will fetch, by apt, at most $BUILD_FETCHED of compilers and libraries: $packages"
+	if [ -n "$1" ]; then
+		[ -n "$(installed python3-torch)" ] || say "will fetch, by apt, at most $DEBIAN_TORCH_FETCHED: python3-torch, which runs on CPUs alone"
+		return
+	fi
+	# shellcheck disable=SC2086 # lists of words, here and below
+	[ -z "${PYTHON:-}" ] || ! python_has "$PYTHON" $PIP_PACKAGES || return 0
+	interpreter=$(find_interpreter '')
+	minor=
+	[ -z "$interpreter" ] || minor=$("$interpreter" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+	# shellcheck disable=SC2086
+	python_has "${XDG_CACHE_HOME:-$HOME/.cache}/stepflame/venv-$minor/bin/python" $PIP_PACKAGES ||
+		say "will fetch, by pip, some $PIP_FETCHED: $PIP_PACKAGES; they take $VENV_SIZE. make demo SMALL=1 takes Debian's torch instead"
+}
+
 case ${1:-} in
+plan)
+	case ${2:-} in
+	'') setup_plan '' ;;
+	--small) setup_plan small ;;
+	*) usage ;;
+	esac
+	;;
 build)
 	[ $# -eq 1 ] || usage
 	setup_build
@@ -423,6 +488,10 @@ build)
 browser)
 	[ $# -eq 1 ] || usage
 	setup_browser
+	;;
+packaging)
+	[ $# -eq 1 ] || usage
+	setup_packaging
 	;;
 cuda)
 	case ${2:-} in
