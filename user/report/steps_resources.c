@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "user/model/labels.h"
 #include "user/report/common.h"
 #include "user/report/steps_report.h"
 #include "user/report/text.h"
@@ -12,13 +13,6 @@
 #define DEFAULT_LIMIT 10
 #define DAY_S         86400.0
 #define FULL_MAX_S    (100 * DAY_S) /* later ends of the memory are not said */
-
-static const char *role_name(enum target_role role)
-{
-	static const char *const names[] = {[ROLE_MAIN] = "main", [ROLE_CHILD] = "child", [ROLE_WORKER] = "worker"};
-
-	return names[role];
-}
 
 static json_t *rate(double value)
 {
@@ -49,8 +43,9 @@ static int add_row(const struct resource_use *use, struct table *table)
 {
 	const struct resource_rates *r = &use->rates;
 	const struct cell cells[] = {
-		cell__new("pid", 1, "pid", 8, 0, json_integer(REC_PID(use->pid))),
-		cell__new("role", 2, "role", -6, 0, json_string(role_name(use->role))),
+		cell__json("pid", json_integer(use->pid)),
+		cell__new(NULL, 1, "pid", 8, 0, json_integer(REC_PID(use->pid))),
+		cell__new("role", 2, "role", -6, 0, json_string(labels__role(use->role))),
 		cell__json("samples", common__json_integer(use->sample_cnt)),
 		cell__json("seconds", json_real(use->seconds)),
 		cell__new("cpu_percent", 3, "% CPU", 7, 1, rate(r->cpu_percent)),
@@ -103,7 +98,7 @@ static void say_time(double seconds, char *text, size_t size)
 /* false: nothing is wrong with it. */
 static bool say_trouble(const struct resource_use *use, char text[STEPS_TROUBLE_BYTES])
 {
-	const char *role = role_name(use->role);
+	const char *role = labels__role(use->role);
 	uint32_t pid = REC_PID(use->pid);
 	char rate_text[48], time[32], full[128] = "";
 
