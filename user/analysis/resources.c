@@ -118,7 +118,7 @@ static void set_full(const struct resource_samples *all, struct resource_use *us
 	}
 }
 
-static int set_growth(const struct resource_samples *all, uint64_t from_ns, struct resource_use *use)
+static int set_growth(const struct resource_samples *all, const uint64_t window_ns[2], struct resource_use *use)
 {
 	struct growth_point *points = calloc(all->cnt + 1, sizeof(*points));
 	struct growth growth = {0};
@@ -129,9 +129,10 @@ static int set_growth(const struct resource_samples *all, uint64_t from_ns, stru
 	if (!points)
 		return -ENOMEM;
 	for (size_t i = 0; i < all->cnt; i++)
-		if (all->items[i].known & RESOURCES_MEMORY && all->items[i].time_ns >= from_ns)
-			points[cnt++] =
-				(struct growth_point){(all->items[i].time_ns - from_ns) / 1e9, all->items[i].rss_bytes};
+		if (all->items[i].known & RESOURCES_MEMORY && all->items[i].time_ns >= window_ns[0] &&
+		    all->items[i].time_ns <= window_ns[1])
+			points[cnt++] = (struct growth_point){(all->items[i].time_ns - window_ns[0]) / 1e9,
+							      all->items[i].rss_bytes};
 	seconds = cnt ? points[cnt - 1].s - points[0].s : 0;
 	err = seconds >= GROWTH_MIN_S ? growth__find(points, cnt, &growth) : 0;
 	free(points);
@@ -144,7 +145,8 @@ static int set_growth(const struct resource_samples *all, uint64_t from_ns, stru
 	return err;
 }
 
-static int fill_use(struct job *job, const struct resource_samples *all, uint64_t from_ns, struct resource_use *use)
+static int fill_use(struct job *job, const struct resource_samples *all, const uint64_t window_ns[2],
+		    struct resource_use *use)
 {
 	const struct rec_target *target = job__target(job, all->items->pid);
 	struct resource_rates disk = whole_rates(all, RESOURCES_DISK), net = whole_rates(all, RESOURCES_NET);
@@ -163,7 +165,7 @@ static int fill_use(struct job *job, const struct resource_samples *all, uint64_
 	use->rates.sent_per_s = net.sent_per_s;
 	for (size_t i = 0; i < all->cnt; i++)
 		add_memory(use, &all->items[i]);
-	return set_growth(all, from_ns, use);
+	return set_growth(all, window_ns, use);
 }
 
 static int compare_uses(const void *a, const void *b)
@@ -178,19 +180,34 @@ static int compare_uses(const void *a, const void *b)
 	return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
+/* Imports and the end are no training: from the first step to the last. */
+static void set_window(const struct step_track *tracks, size_t cnt, uint64_t window_ns[2])
+{
+	window_ns[0] = cnt ? UINT64_MAX : 0;
+	window_ns[1] = cnt ? 0 : UINT64_MAX;
+	for (size_t i = 0; i < cnt; i++) {
+		const struct step_track *track = &tracks[i];
+
+		if (!track->step_cnt)
+			continue;
+		if (track->steps[0].start_ns < window_ns[0])
+			window_ns[0] = track->steps[0].start_ns;
+		if (track->steps[track->step_cnt - 1].end_ns > window_ns[1])
+			window_ns[1] = track->steps[track->step_cnt - 1].end_ns;
+	}
+}
+
 int resource_uses__new(struct job *job, const struct step_track *tracks, size_t track_cnt, struct resource_use **out,
 		       size_t *cnt)
 {
 	struct resource_samples all;
-	uint64_t from_ns = track_cnt ? UINT64_MAX : 0;
+	uint64_t window_ns[2];
 	size_t to, total = 0;
 	int err = 0;
 
 	*cnt = 0;
 	*out = NULL;
-	for (size_t i = 0; i < track_cnt; i++)
-		if (tracks[i].step_cnt && tracks[i].steps[0].start_ns < from_ns)
-			from_ns = tracks[i].steps[0].start_ns;
+	set_window(tracks, track_cnt, window_ns);
 	all.items = job__resources(job, &all.cnt);
 	for (size_t i = 0; i < all.cnt; i++)
 		total += !i || all.items[i].pid != all.items[i - 1].pid;
@@ -203,7 +220,7 @@ int resource_uses__new(struct job *job, const struct step_track *tracks, size_t 
 		for (to = from; to < all.cnt && all.items[to].pid == all.items[from].pid; to++)
 			;
 		part = (struct resource_samples){&all.items[from], to - from};
-		err = fill_use(job, &part, from_ns, &(*out)[(*cnt)++]);
+		err = fill_use(job, &part, window_ns, &(*out)[(*cnt)++]);
 	}
 	if (err) {
 		free(*out);

@@ -32,7 +32,8 @@ struct resource_use {
 
 /*
  * One for each process with samples: main processes first, then those with most CPU time. *out is
- * malloc'ed. tracks: growth is looked for from the first step on, of any of them. 0 or -ENOMEM.
+ * malloc'ed. tracks: growth is looked for between the first and the last step of any of them. 0 or
+ * -ENOMEM.
  */
 int resource_uses__new(struct job *job, const struct step_track *tracks, size_t track_cnt, struct resource_use **out,
 		       size_t *cnt);

@@ -7,6 +7,7 @@ Each step allocates and touches memory that it keeps (--grow bytes a second), wr
 
 import mmap
 import os
+import resource
 import signal
 import threading
 import time
@@ -28,18 +29,23 @@ class Watch(threading.Thread):
         self.done = threading.Event()
 
     def look(self):
-        memory, times, disk, switches = self.process.memory_info(), self.process.cpu_times(), self.process.io_counters(), psutil.net_io_counters()
+        begin = time.monotonic()
+        memory, times, disk = self.process.memory_info(), self.process.cpu_times(), self.process.io_counters()
+        net, faults = psutil.net_io_counters(), resource.getrusage(resource.RUSAGE_SELF)
         self.rows.append(
             {
-                "time": time.monotonic(),
+                "begin": begin,
+                "end": time.monotonic(),
                 "rss": memory.rss,
                 "shared": memory.shared,
                 "user": times.user,
                 "system": times.system,
                 "read": disk.read_bytes,
                 "written": disk.write_bytes,
-                "received": switches.bytes_recv,
-                "sent": switches.bytes_sent,
+                "received": net.bytes_recv,
+                "sent": net.bytes_sent,
+                "minor": faults.ru_minflt,
+                "major": faults.ru_majflt,
             }
         )
 
@@ -84,7 +90,7 @@ def main():
 
     watch, kept, steps, children = Watch(), [], 0, []
     watch.start()
-    children = [sleeper(4), sleeper(1000)]
+    pids = children = [sleeper(4), sleeper(1000)]
     begin = time.monotonic()
     while time.monotonic() - begin < args.seconds:
         optimizer.zero_grad()
@@ -92,8 +98,8 @@ def main():
         optimizer.step()
         want = int(args.grow * (time.monotonic() - begin)) - sum(map(len, kept))
         if want >= mmap.PAGESIZE:
-            piece = mmap.mmap(-1, want)
-            for at in range(0, want, mmap.PAGESIZE):
+            piece = mmap.mmap(-1, want // mmap.PAGESIZE * mmap.PAGESIZE)
+            for at in range(0, len(piece), mmap.PAGESIZE):
                 piece[at] = 1
             kept.append(piece)
         if args.write:
@@ -115,7 +121,7 @@ def main():
     for child in children:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    common.write(args, {"steps": steps, "rows": rows, "grown": sum(map(len, kept)), "seconds": time.monotonic() - begin})
+    common.write(args, {"steps": steps, "rows": rows, "children": pids, "grown": sum(map(len, kept)), "seconds": time.monotonic() - begin})
 
 
 if __name__ == "__main__":
