@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -14,6 +16,7 @@
 #include "tests/unit/build_job.h"
 #include "user/analysis/growth.h"
 #include "user/analysis/resources.h"
+#include "user/proc/deputy.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
 
@@ -139,6 +142,71 @@ static void usage_is_that_of_getrusage(void **state)
 	assert_int_equal(proc_usage__network(getpid(), &in, &out), 0);
 	assert_int_equal(proc_usage__read(1 << 30, &files, false, &usage, &failed), -ESRCH);
 	assert_int_equal(failed, 0);
+}
+
+/* Files that may not be read: said by a count, and no failure. */
+static void denied_files_are_counted(void **state)
+{
+	struct proc_files files = {0};
+	struct proc_usage usage;
+	uint64_t failed = 0;
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) { /* a user who may not look at what process 1 has read */
+		int err = getuid() ? 0 : setuid(65534);
+
+		err = err ?: proc_usage__read(1, &files, false, &usage, &failed);
+		_exit(err ? 1 : usage.has_disk ? 2 : !usage.has_memory ? 3 : failed != 1 ? 4 : 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* Its times stay until its parent has waited for it. */
+static void ended_processes_keep_their_times(void **state)
+{
+	struct proc_files files = {0};
+	struct proc_usage usage;
+	uint64_t failed = 0, last_ns;
+	siginfo_t info;
+	pid_t pid = fork();
+
+	if (!pid) {
+		while (clock() < CLOCKS_PER_SEC / 20)
+			;
+		_exit(0);
+	}
+	assert_int_equal(proc_usage__read(pid, &files, true, &usage, &failed), 0);
+	assert_int_equal(waitid(P_PID, pid, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(proc_usage__read(pid, &files, true, &usage, &failed), 0);
+	assert_true(usage.ended && !usage.has_memory);
+	last_ns = usage.user_ns + usage.system_ns;
+	assert_true(last_ns >= 30000000);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(proc_usage__read(pid, &files, true, &usage, &failed), -ESRCH);
+	assert_int_equal(failed, 0);
+	proc_files__close(&files);
+}
+
+#define LOOKS 2000
+
+static void looks_are_cheap(void **state)
+{
+	struct proc_files files = {0};
+	struct proc_usage usage;
+	uint64_t failed = 0, in, out, begin, network;
+
+	begin = deputy__cpu_ns();
+	for (int i = 0; i < LOOKS; i++)
+		assert_int_equal(proc_usage__read(getpid(), &files, true, &usage, &failed), 0);
+	network = deputy__cpu_ns();
+	for (int i = 0; i < LOOKS; i++)
+		assert_int_equal(proc_usage__network(getpid(), &in, &out), 0);
+	print_message("CPU time of a look at a process: %.1f us, at a namespace's network: %.1f us\n",
+		      (network - begin) / 1e3 / LOOKS, (deputy__cpu_ns() - network) / 1e3 / LOOKS);
+	proc_files__close(&files);
 }
 
 /* ---- growth ---- */
@@ -341,6 +409,9 @@ int main(void)
 		cmocka_unit_test(network_is_parsed),
 		cmocka_unit_test(stat_is_parsed),
 		cmocka_unit_test(usage_is_that_of_getrusage),
+		cmocka_unit_test(denied_files_are_counted),
+		cmocka_unit_test(ended_processes_keep_their_times),
+		cmocka_unit_test(looks_are_cheap),
 		cmocka_unit_test(growth_is_found_through_noise),
 		cmocka_unit_test(no_growth_is_told_where_there_is_none),
 		cmocka_unit_test(uses_are_rates_and_last_values),

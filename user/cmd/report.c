@@ -58,7 +58,7 @@ static const struct argp_option options[] = {
 	{"advanced", OPT_ADVANCED, NULL, 0,
 	 "Lightning's tables of functions, one for each action, in the form of pstats", 0},
 	{"ops", OPT_OPS, NULL, 0, "torch.profiler's table of operators; needs a recording made with --ops", 0},
-	{"steps", OPT_STEPS, NULL, 0, "where the time of a step goes, which steps were slow, and why", 0},
+	{"steps", OPT_STEPS, NULL, 0, "where the time of a step goes, which steps were slow, and why; CPU, memory, disk of each process", 0},
 	{"io", OPT_IO, NULL, 0, "system calls, files, and what the DataLoader's workers did", 0},
 	{"gpu", OPT_GPU, NULL, 0, "what GPUs did and waited for: kernels, copies, calls of CUDA and NCCL", 0},
 	{.doc = "What is in it:"},
