@@ -6,6 +6,7 @@
 #ifndef STEPFLAME_USER_ANALYSIS_RESOURCES_H
 #define STEPFLAME_USER_ANALYSIS_RESOURCES_H
 
+#include "include/resource_records.h"
 #include "user/analysis/steps.h"
 
 /* A second or more of each sum, below 0: not known. */

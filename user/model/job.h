@@ -18,6 +18,7 @@
 
 struct job;
 struct rec_dropped_steps;
+struct rec_resources;
 struct gpu;
 struct op_group;
 struct io;

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "include/records.h"
+#include "include/resource_records.h"
 #include "user/lib/array.h"
 
 struct resources {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "include/resource_records.h"
 #include "user/lib/array.h"
 #include "user/proc/proc_usage.h"
 #include "user/session/state.h"
