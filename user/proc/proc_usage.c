@@ -277,7 +277,7 @@ static int read_cgroup(const char *cgroup, const char *name, char *data, size_t 
 static int left_in(const char *cgroup, uint64_t *left)
 {
 	uint64_t limit, used, cache = 0, active = 0;
-	char data[8192];
+	char data[8192] = "";
 
 	if (read_cgroup(cgroup, "memory.max", data, sizeof(data)) || !parse_number(data, &limit))
 		return -ENOENT;
