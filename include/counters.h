@@ -43,7 +43,8 @@
 	X(SPAN_REUSED, "span_reused", "spans begun twice with no end between")                                 \
 	X(NVTX_UNNAMED, "nvtx_unnamed", "NVTX ranges without a name, or with one that only NVTX's tool knows") \
 	X(NVTX_NOT_PUSHED, "nvtx_not_pushed", "ends of NVTX ranges whose beginning was not seen")              \
-	X(NVTX_NOT_POPPED, "nvtx_not_popped", "NVTX ranges given up: too many were open on a thread")
+	X(NVTX_NOT_POPPED, "nvtx_not_popped", "NVTX ranges given up: too many were open on a thread")          \
+	X(RESOURCES_LOST, "resources_lost", "reads of a process's use of resources that failed")
 
 enum counter {
 #define X(id, name, meaning) CNT_##id,

@@ -59,6 +59,7 @@ enum rec_type {
 	REC_AROUND,        /* bpf: the Python frames around a span */
 	REC_DROPPED,       /* user: what was dropped of a recording: user/recording/recording.h */
 	REC_DROPPED_STEPS, /* user: a histogram of the steps that were: user/recording/dropped_steps.h */
+	REC_RESOURCES,     /* user: what a process has used so far, by /proc; one a second */
 	REC__COUNT,
 };
 

@@ -23,6 +23,7 @@
 #include "user/model/gpu.h"
 #include "user/model/io.h"
 #include "user/model/ops.h"
+#include "user/model/resources.h"
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
 #include "user/recording/descriptors.h"
@@ -48,6 +49,7 @@ struct job {
 	struct samples samples;
 	struct io io;
 	struct gpu gpu;
+	struct resources resources;
 	bool unrefined;          /* records came since samples__refine */
 	struct array boundaries; /* struct rec_step */
 	struct exits exits;
@@ -85,6 +87,7 @@ void job__free(struct job *job)
 	samples__free(&job->samples);
 	io__free(&job->io);
 	gpu__free(&job->gpu);
+	resources__free(&job->resources);
 	actions__free(&job->actions);
 	for (size_t i = 0; i < job->notes.cnt; i++)
 		free(((char **)job->notes.items)[i]);
@@ -311,6 +314,11 @@ static int job__add_gpu(struct job *job, const struct rec_hdr *record)
 	return count_malformed(job, gpu__add(&job->gpu, &job->stacks, record));
 }
 
+static int job__add_resources(struct job *job, const struct rec_hdr *record)
+{
+	return resources__add(&job->resources, (const void *)record);
+}
+
 #define job__add_nothing NULL
 
 /* Readers by record type. */
@@ -516,6 +524,11 @@ const struct rec_step *job__boundaries(const struct job *job, size_t *cnt)
 	return job->boundaries.items;
 }
 
+const struct rec_resources *job__resources(struct job *job, size_t *cnt)
+{
+	return resources__samples(&job->resources, cnt);
+}
+
 const struct rec_proc *job__exit(const struct job *job, uint32_t pid)
 {
 	return exits__find(&job->exits, pid);
@@ -525,6 +538,7 @@ void job__forget_samples(struct job *job)
 {
 	samples__forget(&job->samples);
 	gpu__forget(&job->gpu);
+	job->resources.samples.cnt = 0;
 	job->boundaries.cnt = 0;
 }
 

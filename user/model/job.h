@@ -18,6 +18,7 @@
 
 struct job;
 struct rec_dropped_steps;
+struct rec_resources;
 struct gpu;
 struct op_group;
 struct io;
@@ -85,6 +86,8 @@ const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt);
 const struct io *job__io(const struct job *job);
 /* See gpu.h. Already joined; valid until the next record. NULL: no memory. */
 const struct gpu *job__gpu(struct job *job);
+/* See resources.h. Valid until the next record. */
+const struct rec_resources *job__resources(struct job *job, size_t *cnt);
 /*
  * See stacks.h and samples.h. Valid until the next record. job__samples returns NULL when there is
  * no memory.
@@ -102,7 +105,7 @@ const struct rec_proc *job__exit(const struct job *job, uint32_t pid);
 
 /*
  * For live views, which show only the last seconds and must not grow. job__forget_samples drops the
- * samples, the numbers of their threads, the step boundaries, and what gpu__forget drops. After
+ * samples, the numbers of their threads, the step boundaries, the resources, and what gpu__forget drops. After
  * job__forget_stacks, earlier exact calls no longer have valid paths.
  */
 void job__forget_samples(struct job *job);

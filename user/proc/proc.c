@@ -115,34 +115,38 @@ int proc__slurp_memory(pid_t pid, pid_t tid, const char *name, size_t most, char
  * "PID (COMM) S PPID ..." (proc(5)): COMM may hold any byte, ')' and newlines too, so it ends at
  * the last ')'.
  */
-int proc__stat(pid_t pid, pid_t tid, struct proc_stat *out)
+int proc_stat__parse(const char *data, size_t size, struct proc_stat *out)
 {
-	char *data, *name, *end;
-	size_t size, length;
-	int err;
+	const char *name = memchr(data, '(', size), *end = memrchr(data, ')', size);
+	size_t length;
 
-	err = proc__slurp(pid, tid, "stat", &data, &size);
-	if (err)
-		return err;
-	err = -ESRCH;
-	name = memchr(data, '(', size);
-	end = memrchr(data, ')', size);
 	if (!name || !end || end < name)
-		goto out;
+		return -ESRCH;
 	memset(out, 0, sizeof(*out));
 	length = (size_t)(end - name - 1);
 	if (length >= sizeof(out->comm))
 		length = sizeof(out->comm) - 1;
 	memcpy(out->comm, name + 1, length);
 	out->processor = -1;
-	if (sscanf(end + 1,
-		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %" SCNu64 " %" SCNu64       /* 3..15 */
-		   " %*d %*d %*d %*d %zu %*d %" SCNu64                                    /* 16..22 */
-		   " %*u %*d %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %d", /* 23..39 */
-		   &out->state, &out->parent, &out->flags, &out->user_ticks, &out->system_ticks, &out->thread_cnt,
-		   &out->start_time, &out->processor) >= 7)
-		err = 0;
-out:
+	return sscanf(end + 1,
+		      " %c %d %*d %*d %*d %*d %u %" SCNu64 " %*u %" SCNu64 " %*u %" SCNu64 " %" SCNu64 /* 3..15 */
+		      " %*d %*d %*d %*d %zu %*d %" SCNu64                                              /* 16..22 */
+		      " %*u %*d %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %d",           /* 23..39 */
+		      &out->state, &out->parent, &out->flags, &out->minor_faults, &out->major_faults, &out->user_ticks,
+		      &out->system_ticks, &out->thread_cnt, &out->start_time, &out->processor) >= 9
+		       ? 0
+		       : -ESRCH;
+}
+
+int proc__stat(pid_t pid, pid_t tid, struct proc_stat *out)
+{
+	char *data;
+	size_t size;
+	int err = proc__slurp(pid, tid, "stat", &data, &size);
+
+	if (err)
+		return err;
+	err = proc_stat__parse(data, size, out);
 	free(data);
 	return err;
 }

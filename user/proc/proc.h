@@ -28,6 +28,7 @@ struct proc_stat {
 	char state;
 	pid_t parent;
 	unsigned int flags;
+	uint64_t minor_faults, major_faults;
 	uint64_t user_ticks, system_ticks; /* CPU time, in units of 1 / _SC_CLK_TCK s */
 	size_t thread_cnt;
 	uint64_t start_time;
@@ -35,6 +36,8 @@ struct proc_stat {
 };
 
 int proc__stat(pid_t pid, pid_t tid, struct proc_stat *out);
+/* The same of what the file holds: `size` bytes, with a 0 behind them. 0, or -ESRCH: it makes no sense. */
+int proc_stat__parse(const char *data, size_t size, struct proc_stat *out);
 bool proc_stat__dead(const struct proc_stat *stat);
 
 struct proc_status {

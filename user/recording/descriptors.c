@@ -89,6 +89,11 @@
 	X(pid, PID) X(tid, TID) X(rule, NUMBER) X(serial, NUMBER) X(index, NUMBER) X(time_ns, TIME) \
 	X(steps, NUMBER) X(total_ns, NUMBER) X(min_ns, NUMBER) X(max_ns, NUMBER) A(phase_ns, NUMBER) \
 	A(open_ns, NUMBER) X(open_cut, NUMBER) X(pad, PAD) A(cnt, NUMBER)
+#define REC_RESOURCES_FIELDS(X, A) \
+	X(time_ns, TIME) X(pid, PID) X(known, NUMBER) X(user_ns, NUMBER) X(system_ns, NUMBER) \
+	X(minor_faults, NUMBER) X(major_faults, NUMBER) X(rss_bytes, NUMBER) X(shared_bytes, NUMBER) \
+	X(swap_bytes, NUMBER) X(read_bytes, NUMBER) X(written_bytes, NUMBER) X(received_bytes, NUMBER) \
+	X(sent_bytes, NUMBER) X(left_bytes, NUMBER)
 #define REC_GPU_FIELDS(X, A) \
 	X(pid, PID) X(tier, NUMBER) X(cupti_ns, NUMBER) X(lost, NUMBER) X(cupti_version, NUMBER) \
 	X(pad, PAD) X(why, TEXT)

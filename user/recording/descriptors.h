@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "include/gpu_records.h"
+#include "include/resource_records.h"
 
 enum field_kind {
 	FIELD_NUMBER, /* unsigned */
@@ -103,6 +104,7 @@ const struct record_descriptor *record_descriptor__of(uint16_t type);
 	X(PIPE, rec_pipe, io, PASS, LAST, sizeof(struct file_key))                 \
 	X(AROUND, rec_around, samples, PASS, FIRST, KEY_ALL)                       \
 	X(DROPPED, rec_dropped, dropped, PASS, NONE, 0)                            \
-	X(DROPPED_STEPS, rec_dropped_steps, dropped_steps, PASS, LAST, 16)
+	X(DROPPED_STEPS, rec_dropped_steps, dropped_steps, PASS, LAST, 16)         \
+	X(RESOURCES, rec_resources, resources, PASS, NONE, 0)
 
 #endif

@@ -87,6 +87,7 @@ int steps_of__new(const struct steps_view *view, const struct step_track *track,
 		steps_of__release(of);
 		return err;
 	}
+	of->resources = resource_samples__of(view->job, track->pid);
 	for (size_t i = 0; i < track->slow_cnt; i++)
 		of->order[i] = i;
 	if (!sort || !strcmp(sort, steps_report__sort_keys[0]))
@@ -316,6 +317,7 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 			common__process(&target, out);
 		err = print_track_text(&view, track, out);
 	}
+	err = err ?: steps_resources__print(&view, out);
 	steps_view__release(&view);
 	return common__end(err, job, out);
 }

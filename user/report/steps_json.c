@@ -54,7 +54,7 @@ static json_t *json_gpu(const struct gpu_step *gpu, uint64_t ns)
 }
 
 static json_t *json_track_step(const struct step_track *track, const struct step *step, const struct gpu_step *gpu,
-			       const char *cause, uint64_t base_ns)
+			       json_t *resources, const char *cause, uint64_t base_ns)
 {
 	struct step_sum sum = {0};
 	json_t *phases = json_object();
@@ -69,11 +69,12 @@ static json_t *json_track_step(const struct step_track *track, const struct step
 				json_object_set_new(phases, phase__name(phase), json_real(step->phase_ns[phase] / 1e9));
 	}
 	phases = common__json_unless_failed(phases, failed);
-	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o, s:f, s:o, s:o}", "index", (json_int_t)step->index, "start_s",
-			 (int64_t)(step->start_ns - base_ns) / 1e9, "duration_s", step__ns(step) / 1e9, "phases",
-			 phases, "oncpu_s", common__json_real(track->thread, on_cpu_ns / 1e9), "waits",
+	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o, s:f, s:o, s:o, s:o}", "index", (json_int_t)step->index,
+			 "start_s", (int64_t)(step->start_ns - base_ns) / 1e9, "duration_s", step__ns(step) / 1e9,
+			 "phases", phases, "oncpu_s", common__json_real(track->thread, on_cpu_ns / 1e9), "waits",
 			 track->thread ? steps_report__json_waits(&sum, -1) : json_null(), "gc_s", step->gc_ns / 1e9,
-			 "gpu", json_gpu(gpu, step__ns(step)), "cause", cause ? json_string(cause) : json_null());
+			 "gpu", json_gpu(gpu, step__ns(step)), "cause", cause ? json_string(cause) : json_null(),
+			 "resources", resources);
 }
 
 /* slow counts the slow ones of the steps before this one. NULL: no memory. */
@@ -84,7 +85,8 @@ static json_t *json_step(struct job *job, const struct steps_of *of, size_t i, s
 
 	if (*slow < track->slow_cnt && track->slow[*slow] == i)
 		cause = blame_cause__name(of->blame.groups[of->blame.steps[(*slow)++].group].cause);
-	return json_track_step(track, &track->steps[i], of->gpu.steps ? &of->gpu.steps[i] : NULL, cause,
+	return json_track_step(track, &track->steps[i], of->gpu.steps ? &of->gpu.steps[i] : NULL,
+			       steps_resources__json_step(&of->resources, &track->steps[i]), cause,
 			       job__window(job)->start_ns);
 }
 
@@ -301,7 +303,8 @@ static int print_track_objects(const struct steps_view *view, FILE *out)
 static int print_json(const struct steps_view *view, FILE *out)
 {
 	json_t *object = common__json(view->job, report_steps.name);
-	int err, failed = json_object_set_new(object, "straggler", json_straggler(view));
+	int err, failed = json_object_set_new(object, "straggler", json_straggler(view)) |
+			  json_object_set_new(object, "resources", steps_resources__json(view));
 
 	if (!view->track_cnt) {
 		failed |= set_no_track(object);
@@ -329,7 +332,8 @@ static int print_step_heads(const struct steps_view *view, struct csv *csv)
 		step.phase_ns[phase] = 1;
 	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
 		parts[cause] = (struct step_part){.cause = cause, .ns = 1};
-	failed = json_object_update_new(row, json_track_step(&(struct step_track){.thread = 1}, &step, &gpu, NULL, 0));
+	failed = json_object_update_new(row, json_track_step(&(struct step_track){.thread = 1}, &step, &gpu,
+							     steps_resources__json_step_heads(), NULL, 0));
 	return csv__heads(csv, common__json_unless_failed(row, failed));
 }
 

@@ -5,6 +5,7 @@
 
 #include "user/analysis/outside.h"
 #include "user/analysis/ranks.h"
+#include "user/analysis/resources.h"
 #include "user/analysis/verdict.h"
 #include "user/report/report.h"
 #include "user/report/table.h"
@@ -29,7 +30,8 @@ struct steps_of {
 	struct gpu_steps gpu;
 	struct verdict verdict;
 	struct outside outside;
-	uint32_t *order; /* indices into blame.steps, sorted by --sort */
+	struct resource_samples resources; /* of its process */
+	uint32_t *order;                   /* indices into blame.steps, sorted by --sort */
 };
 
 /* 0 or -ENOMEM. Free with steps_view__release. */
@@ -65,6 +67,16 @@ int steps_report__print_outside(struct job *job, const struct steps_of *of, FILE
 void steps_report__print_dropped(struct job *job, const struct step_track *track, FILE *out);
 /* Says why there are no steps, and what the processes did instead. */
 int steps_report__explain_empty(struct job *job, FILE *out);
+
+/* In steps_resources.c: the table of the processes, nothing without samples. 0 or -ENOMEM. */
+int steps_resources__print(const struct steps_view *view, FILE *out);
+#define STEPS_TROUBLE_BYTES 256
+/* What is wrong with the process that has the worst trouble; "": nothing. 0 or -ENOMEM. */
+int steps_resources__worst(const struct steps_view *view, char text[STEPS_TROUBLE_BYTES]);
+/* The rows of that table; what a step used, with null for what is not known. NULL: no memory. */
+json_t *steps_resources__json(const struct steps_view *view);
+json_t *steps_resources__json_step(const struct resource_samples *samples, const struct step *step);
+json_t *steps_resources__json_step_heads(void); /* all keys of a step */
 
 extern const char *const steps_report__sort_keys[];
 /* Returns seconds by cause, for the causes that occur, in a phase (-1: any). NULL: no memory. */

@@ -386,6 +386,17 @@ static void say_gpu(const struct summary *summary, struct lines *lines)
 			   100 * gpu_step__busy(all));
 }
 
+/* One line, where something is wrong. 0 or -ENOMEM. */
+static int say_resources(const struct summary *summary, struct lines *lines)
+{
+	char text[STEPS_TROUBLE_BYTES];
+	int err = steps_resources__worst(&summary->view, text);
+
+	if (!err && *text)
+		lines__add(lines, &(struct line_text){"Resources", LINE_PLAIN, 2, 1, 0}, "%s", text);
+	return err;
+}
+
 /* ---- cost, losses, notes ---- */
 
 static void say_cost(const struct summary *summary, struct lines *lines)
@@ -524,6 +535,7 @@ static int print_summary(const struct summary *summary, FILE *out)
 	say_gpu(summary, &lines);
 	say_ranks(summary, &lines);
 	say_workers(summary, &lines);
+	err = err ?: say_resources(summary, &lines);
 	say_notes(summary, &lines);
 	say_cost(summary, &lines);
 	err = err ?: say_next(summary, &lines) ?: lines__print(&lines, SCREEN_LINES, out);

@@ -109,10 +109,16 @@ int summary__json(struct job *job, const struct report_options *options, FILE *o
 	static const char *const path[] = {"processes", "longest", NULL};
 	struct summary summary;
 	int err = summary__new(job, options, &summary);
+	char trouble[STEPS_TROUBLE_BYTES];
 	json_t *object;
 
 	if (err)
 		return err;
+	err = steps_resources__worst(&summary.view, trouble);
+	if (err) {
+		summary__release(&summary);
+		return err;
+	}
 	object = common__json(job, report_summary.name);
 	common__json_set(&object, "steps", json_steps(&summary));
 	common__json_set(&object, "limit", json_limit(&summary));
@@ -121,6 +127,7 @@ int summary__json(struct job *job, const struct report_options *options, FILE *o
 	common__json_set(&object, "longest", json_longest(&summary));
 	common__json_set(&object, "ranks", json_ranks(&summary));
 	common__json_set(&object, "loaders", json_workers(&summary));
+	common__json_set(&object, "resources", common__json_text(trouble));
 	summary__release(&summary);
 	return common__print_object(object, options, path, out);
 }

@@ -44,6 +44,7 @@ struct target;
 	X(SYSCALLS, syscalls)   \
 	X(STEP_AT, step_at)     \
 	X(NVML, nvml)           \
+	X(RESOURCES, resources) \
 	X(CUPTI, cupti)
 
 enum source_id {

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The record of what a process uses, which user space makes of /proc: as in records.h. */
+#ifndef STEPFLAME_INCLUDE_RESOURCE_RECORDS_H
+#define STEPFLAME_INCLUDE_RESOURCE_RECORDS_H
+
+#include "include/records.h"
+
+enum resource_known {
+	RESOURCES_MEMORY = 1, /* rss_bytes and shared_bytes; not of a process that has ended */
+	RESOURCES_SWAP = 2,
+	RESOURCES_DISK = 4,
+	RESOURCES_NET = 8,
+	RESOURCES_LEFT = 16,        /* left_bytes: of some records only */
+	RESOURCES_LEFT_CGROUP = 32, /* left_bytes is what the limit of its cgroup leaves; else: the machine */
+};
+
+/* Times, faults and bytes are sums since the process began (network: its namespace). */
+struct rec_resources {
+	struct rec_hdr hdr;
+	__u64 time_ns;
+	__u32 pid;
+	__u32 known;              /* enum resource_known */
+	__u64 user_ns, system_ns; /* CPU time of all its threads */
+	__u64 minor_faults, major_faults;
+	__u64 rss_bytes, shared_bytes, swap_bytes; /* shared: the part of rss that is of files or shared memory */
+	__u64 read_bytes, written_bytes;           /* from and to disks */
+	__u64 received_bytes, sent_bytes;          /* of all interfaces of its network namespace, loopback too */
+	__u64 left_bytes;                          /* memory that can still be allocated */
+};
+
+#endif

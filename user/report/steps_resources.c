@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What the steps report says about the resources of each process; docs/resources.md. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "user/model/labels.h"
+#include "user/report/common.h"
+#include "user/report/steps_report.h"
+#include "user/report/text.h"
+
+#define DEFAULT_LIMIT 10
+#define DAY_S         86400.0
+#define FULL_MAX_S    (100 * DAY_S) /* later ends of the memory are not said */
+
+static json_t *rate(double value)
+{
+	return common__json_real(value >= 0, value);
+}
+
+static json_t *mega(bool known, double bytes)
+{
+	return common__json_real(known && bytes >= 0, bytes / 1e6);
+}
+
+static json_t *bytes_of(bool known, uint64_t bytes)
+{
+	return known ? common__json_integer(bytes) : json_null();
+}
+
+static json_t *json_growth(const struct resource_use *use)
+{
+	if (!use->growth_per_s)
+		return json_null();
+	return json_pack("{s:f, s:f, s:f, s:o, s:o}", "bytes_per_s", use->growth_per_s, "least_bytes_per_s",
+			 use->growth_least_per_s, "most_bytes_per_s", use->growth_most_per_s, "full_s",
+			 rate(use->full_s), "of",
+			 use->full_s < 0 ? json_null() : json_string(use->of_cgroup ? "cgroup" : "machine"));
+}
+
+static int add_row(const struct resource_use *use, struct table *table)
+{
+	const struct resource_rates *r = &use->rates;
+	const struct cell cells[] = {
+		cell__json("pid", json_integer(use->pid)),
+		cell__new(NULL, 1, "pid", 8, 0, json_integer(REC_PID(use->pid))),
+		cell__new("role", 2, "role", -6, 0, json_string(labels__role(use->role))),
+		cell__json("samples", common__json_integer(use->sample_cnt)),
+		cell__json("seconds", json_real(use->seconds)),
+		cell__new("cpu_percent", 3, "% CPU", 7, 1, rate(r->cpu_percent)),
+		cell__json("rss_min_bytes", bytes_of(use->has_memory, use->rss_min_bytes)),
+		cell__json("rss_max_bytes", bytes_of(use->has_memory, use->rss_max_bytes)),
+		cell__json("rss_last_bytes", bytes_of(use->has_memory, use->rss_last_bytes)),
+		cell__json("shared_last_bytes", bytes_of(use->has_memory, use->shared_last_bytes)),
+		cell__json("swap_last_bytes", bytes_of(use->has_swap, use->swap_last_bytes)),
+		cell__json("swap_max_bytes", bytes_of(use->has_swap, use->swap_max_bytes)),
+		cell__new(NULL, 4, "MB min", 8, 0, mega(use->has_memory, use->rss_min_bytes)),
+		cell__new(NULL, 5, "max", 8, 0, mega(use->has_memory, use->rss_max_bytes)),
+		cell__new(NULL, 6, "last", 8, 0, mega(use->has_memory, use->rss_last_bytes)),
+		cell__new(NULL, 7, "shared", 8, 0, mega(use->has_memory, use->shared_last_bytes)),
+		cell__new(NULL, 8, "swap", 6, 0, mega(use->has_swap, use->swap_last_bytes)),
+		cell__new("minor_faults_per_s", 9, "faults/s", 9, 0, rate(r->minor_faults_per_s)),
+		cell__new("major_faults_per_s", 10, "major/s", 8, 1, rate(r->major_faults_per_s)),
+		cell__json("read_bytes_per_s", rate(r->read_per_s)),
+		cell__json("written_bytes_per_s", rate(r->written_per_s)),
+		cell__json("received_bytes_per_s", rate(r->received_per_s)),
+		cell__json("sent_bytes_per_s", rate(r->sent_per_s)),
+		cell__new(NULL, 11, "read MB/s", 10, 2, mega(true, r->read_per_s)),
+		cell__new(NULL, 12, "written", 8, 2, mega(true, r->written_per_s)),
+		cell__new(NULL, 13, "received", 9, 2, mega(true, r->received_per_s)),
+		cell__new(NULL, 14, "sent", 7, 2, mega(true, r->sent_per_s)),
+		cell__json("growth", json_growth(use)),
+	};
+
+	return TABLE_ADD(table, cells);
+}
+
+/* "12.3 MB a minute" */
+static void say_rate(double bytes_per_s, char *text, size_t size)
+{
+	snprintf(text, size, "%.3g MB a minute", bytes_per_s * 60 / 1e6);
+}
+
+/* "3.2 hours" */
+static void say_time(double seconds, char *text, size_t size)
+{
+	if (seconds < 120)
+		snprintf(text, size, "%.0f s", seconds);
+	else if (seconds < 7200)
+		snprintf(text, size, "%.0f minutes", seconds / 60);
+	else if (seconds < 2 * DAY_S)
+		snprintf(text, size, "%.1f hours", seconds / 3600);
+	else
+		snprintf(text, size, "%.0f days", seconds / DAY_S);
+}
+
+/* false: nothing is wrong with it. */
+static bool say_trouble(const struct resource_use *use, char text[STEPS_TROUBLE_BYTES])
+{
+	const char *role = labels__role(use->role);
+	uint32_t pid = REC_PID(use->pid);
+	char rate_text[48], time[32], full[128] = "";
+
+	switch (resource_use__trouble(use)) {
+	case TROUBLE_GROWTH:
+		say_rate(use->growth_per_s, rate_text, sizeof(rate_text));
+		if (use->full_s >= 0 && use->full_s <= FULL_MAX_S) {
+			say_time(use->full_s, time, sizeof(time));
+			snprintf(full, sizeof(full), "; at this rate the memory of its %s ends in %s",
+				 use->of_cgroup ? "cgroup" : "machine", time);
+		}
+		snprintf(text, STEPS_TROUBLE_BYTES, "memory of process %u (%s) grows by %s%s", pid, role, rate_text,
+			 full);
+		return true;
+	case TROUBLE_SWAP:
+		snprintf(text, STEPS_TROUBLE_BYTES, "process %u (%s) has %.3g MB in swap", pid, role,
+			 use->swap_last_bytes / 1e6);
+		return true;
+	case TROUBLE_FAULTS:
+		snprintf(text, STEPS_TROUBLE_BYTES,
+			 "process %u (%s) waits for pages from disk: %.3g major faults a second", pid, role,
+			 use->rates.major_faults_per_s);
+		return true;
+	case TROUBLE_NONE:
+		break;
+	}
+	*text = 0;
+	return false;
+}
+
+int steps_resources__worst(const struct steps_view *view, char text[STEPS_TROUBLE_BYTES])
+{
+	struct resource_use *uses, worst = {0};
+	size_t cnt;
+	int err = resource_uses__new(view->job, view->tracks, view->track_cnt, &uses, &cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		enum resource_trouble new = resource_use__trouble(&uses[i]), old = resource_use__trouble(&worst);
+
+		if (new > old || (new == TROUBLE_GROWTH &&old == new &&uses[i].growth_per_s > worst.growth_per_s))
+			worst = uses[i];
+	}
+	free(uses);
+	say_trouble(&worst, text);
+	return err;
+}
+
+int steps_resources__print(const struct steps_view *view, FILE *out)
+{
+	struct table table = {
+		.out = out,
+		.title = "Resources, looked at once a second",
+		.gap = "  ",
+		.unknown = "-",
+		.rules = RULES_NONE,
+	};
+	size_t cnt, limit = report_options__limit(view->options, DEFAULT_LIMIT);
+	struct resource_use *uses;
+	int err = resource_uses__new(view->job, view->tracks, view->track_cnt, &uses, &cnt);
+	bool net = false;
+	char text[STEPS_TROUBLE_BYTES];
+
+	for (size_t i = 0; i < cnt && i < limit && !err; i++) {
+		err = add_row(&uses[i], &table);
+		net = net || uses[i].rates.received_per_s >= 0;
+	}
+	if (cnt && !err) {
+		common__left_out(cnt, limit, "process", out);
+		for (size_t i = 0; i < cnt; i++)
+			if (say_trouble(&uses[i], text))
+				text__paragraph(out, "wrong: %s", text);
+		if (net)
+			text__paragraph(out, "received, sent: bytes of all interfaces of the network namespace, "
+					     "whichever process they were for");
+		fputc('\n', out);
+	}
+	free(uses);
+	return err;
+}
+
+json_t *steps_resources__json(const struct steps_view *view)
+{
+	json_t *list = json_array();
+	struct table table = {.list = list};
+	struct resource_use *uses;
+	size_t cnt;
+	int err = resource_uses__new(view->job, view->tracks, view->track_cnt, &uses, &cnt);
+
+	for (size_t i = 0; i < cnt && !err; i++)
+		err = add_row(&uses[i], &table);
+	free(uses);
+	return common__json_unless_failed(list, err);
+}
+
+json_t *steps_resources__json_step(const struct resource_samples *samples, const struct step *step)
+{
+	struct resource_span span;
+	const struct resource_rates *r = &span.rates;
+
+	if (!resource_samples__span(samples, step->start_ns, step->end_ns, &span))
+		return json_null();
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu_percent", rate(r->cpu_percent), "rss_bytes",
+			 bytes_of(span.has_memory, span.rss_bytes), "minor_faults_per_s", rate(r->minor_faults_per_s),
+			 "major_faults_per_s", rate(r->major_faults_per_s), "read_bytes_per_s", rate(r->read_per_s),
+			 "written_bytes_per_s", rate(r->written_per_s), "received_bytes_per_s", rate(r->received_per_s),
+			 "sent_bytes_per_s", rate(r->sent_per_s));
+}
+
+json_t *steps_resources__json_step_heads(void)
+{
+	return json_pack("{s:n, s:n, s:n, s:n, s:n, s:n, s:n, s:n}", "cpu_percent", "rss_bytes", "minor_faults_per_s",
+			 "major_faults_per_s", "read_bytes_per_s", "written_bytes_per_s", "received_bytes_per_s",
+			 "sent_bytes_per_s");
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * What the processes of a recording use, once a second, from /proc (user/proc/proc_usage.h):
+ * REC_RESOURCES. No probe and no BPF: the job pays nothing for it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "include/resource_records.h"
+#include "user/lib/array.h"
+#include "user/proc/proc_usage.h"
+#include "user/session/state.h"
+
+#define PERIOD_NS  1000000000ULL
+#define LEFT_EVERY 10  /* looks: cgroups sum up their memory when they are asked */
+#define KEPT_MAX   256 /* processes whose files stay open: the session needs descriptors for others */
+
+/* The network of a namespace, at one look. */
+struct network {
+	uint64_t inode; /* of the namespace; 0: not known */
+	int err;
+	uint64_t received_bytes, sent_bytes;
+};
+
+/* Session state. */
+struct resources {
+	uint64_t next_ns, look_cnt;
+	uint64_t failed;
+	size_t kept;
+	struct array networks; /* struct network, of this look */
+	bool has_machine;
+	uint64_t available_bytes, swapped_bytes; /* of the machine */
+};
+
+/* Target state. */
+struct target_resources {
+	struct proc_files files;
+	bool kept, unfollowed;
+};
+
+static struct resources *state_of(const struct session *s)
+{
+	return session__state(s, SOURCE_RESOURCES);
+}
+
+static struct target_resources *of_target(const struct target *t)
+{
+	return target__state(t, SOURCE_RESOURCES);
+}
+
+static void close_files(struct session *s, struct target *t)
+{
+	struct target_resources *own = of_target(t);
+
+	if (own->kept && s)
+		state_of(s)->kept--;
+	proc_files__close(&own->files);
+	own->kept = false;
+}
+
+/* NULL: no memory. */
+static const struct network *network_of(struct resources *r, pid_t pid)
+{
+	struct network *networks = r->networks.items, *network;
+	char path[64];
+	struct stat stat_of;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
+	if (stat(path, &stat_of))
+		stat_of.st_ino = 0;
+	for (size_t i = 0; i < r->networks.cnt; i++)
+		if (networks[i].inode == stat_of.st_ino && stat_of.st_ino)
+			return &networks[i];
+	network = array__add(&r->networks, sizeof(*network));
+	if (!network)
+		return NULL;
+	network->inode = stat_of.st_ino;
+	network->err = proc_usage__network(pid, &network->received_bytes, &network->sent_bytes);
+	return network;
+}
+
+static void set_network(struct resources *r, pid_t pid, struct rec_resources *rec)
+{
+	const struct network *network = network_of(r, pid);
+
+	if (!network || network->err) {
+		r->failed += !network || network->err != -ESRCH;
+		return;
+	}
+	rec->known |= RESOURCES_NET;
+	rec->received_bytes = network->received_bytes;
+	rec->sent_bytes = network->sent_bytes;
+}
+
+static void set_swap(struct resources *r, pid_t pid, struct rec_resources *rec)
+{
+	uint64_t bytes = 0;
+
+	if (!r->has_machine || (r->swapped_bytes && proc_usage__swap(pid, &bytes)))
+		return;
+	rec->known |= RESOURCES_SWAP;
+	rec->swap_bytes = bytes;
+}
+
+static void set_left(const struct resources *r, pid_t pid, struct rec_resources *rec)
+{
+	uint64_t left;
+
+	if (r->has_machine) {
+		rec->known |= RESOURCES_LEFT;
+		rec->left_bytes = r->available_bytes;
+	}
+	if (!proc_usage__cgroup_left(pid, &left) && (!r->has_machine || left < rec->left_bytes)) {
+		rec->known |= RESOURCES_LEFT | RESOURCES_LEFT_CGROUP;
+		rec->left_bytes = left;
+	}
+}
+
+static void look_at(struct session *s, struct target *t, bool left)
+{
+	struct rec_resources rec = {.hdr = {.type = REC_RESOURCES, .size = sizeof(rec)}, .pid = t->process.pid};
+	struct target_resources *own = of_target(t);
+	struct resources *r = state_of(s);
+	struct proc_usage usage;
+	int err;
+
+	if (!own->kept && r->kept < KEPT_MAX) {
+		own->kept = true;
+		r->kept++;
+	}
+	err = proc_usage__read(t->process.pid, &own->files, own->kept, &usage, &r->failed);
+	if (err || usage.start_time != t->process.start_time) {
+		r->failed += err && err != -ESRCH;
+		return;
+	}
+	rec.time_ns = session__now_ns();
+	rec.user_ns = usage.user_ns;
+	rec.system_ns = usage.system_ns;
+	rec.minor_faults = usage.minor_faults;
+	rec.major_faults = usage.major_faults;
+	rec.known = (usage.has_memory ? RESOURCES_MEMORY : 0) | (usage.has_disk ? RESOURCES_DISK : 0);
+	rec.rss_bytes = usage.rss_bytes;
+	rec.shared_bytes = usage.shared_bytes;
+	rec.read_bytes = usage.read_bytes;
+	rec.written_bytes = usage.written_bytes;
+	if (!usage.ended) {
+		set_network(r, rec.pid, &rec);
+		set_swap(r, rec.pid, &rec);
+		if (left)
+			set_left(r, rec.pid, &rec);
+	}
+	session__emit(s, &rec.hdr);
+}
+
+static void look_at_all(struct session *s, bool left)
+{
+	struct resources *r = state_of(s);
+
+	r->networks.cnt = 0;
+	r->has_machine = !proc_usage__machine(&r->available_bytes, &r->swapped_bytes);
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (!s->targets[i]->gone && !of_target(s->targets[i])->unfollowed)
+			look_at(s, s->targets[i], left);
+}
+
+static bool is_wanted(const struct session *s)
+{
+	return s->opened && !s->options.live_ns; /* the live view does not show it */
+}
+
+static void tend(struct session *s)
+{
+	struct resources *r = state_of(s);
+	uint64_t now = session__now_ns();
+
+	if (!is_wanted(s) || now < r->next_ns)
+		return;
+	r->next_ns = r->next_ns && r->next_ns + PERIOD_NS > now ? r->next_ns + PERIOD_NS : now + PERIOD_NS;
+	look_at_all(s, r->look_cnt++ % LEFT_EVERY == 0);
+}
+
+static void look_last(struct session *s)
+{
+	if (is_wanted(s))
+		look_at_all(s, true);
+}
+
+static void count(const struct session *s, uint64_t counters[CNT__COUNT])
+{
+	counters[CNT_RESOURCES_LOST] += state_of(s)->failed;
+}
+
+static void unfollow(struct session *s, struct target *t)
+{
+	close_files(s, t);
+	of_target(t)->unfollowed = true;
+}
+
+/* The files may be those of a program that could be read; those of the new one may not be. */
+static void on_exec(struct session *s, struct target *t)
+{
+	close_files(s, t);
+}
+
+/* Its parent may not have waited for it yet: then its times are still there. */
+static void look_at_ended(struct session *s, struct target *t)
+{
+	if (is_wanted(s) && !of_target(t)->unfollowed && of_target(t)->kept)
+		look_at(s, t, false);
+	close_files(s, t);
+}
+
+static void forget(struct session *s, struct target *t)
+{
+	close_files(s, t);
+}
+
+static void free_target(struct target *t)
+{
+	proc_files__close(&of_target(t)->files);
+}
+
+static void free_state(struct session *s)
+{
+	free(state_of(s)->networks.items);
+}
+
+const struct source source_resources = {
+	.session_bytes = sizeof(struct resources),
+	.target_bytes = sizeof(struct target_resources),
+	.tend = tend,
+	.close = look_last,
+	.count = count,
+	.unfollow = unfollow,
+	.on_exec = on_exec,
+	.on_exit = look_at_ended,
+	.forget = forget,
+	.free_target = free_target,
+	.free = free_state,
+};
