@@ -16,7 +16,6 @@ class Read:
 
         self.rank = (data.distributed_info or {}).get("rank")
         self.steps = {name: costs.costs[ProfileRole.Total] for name, costs in zip(data.steps_names, data.steps_costs)}
-        self.dataloader_us = data.avg_costs.costs[ProfileRole.DataLoader]
         self.operators = {row.name: row.calls for row in data.op_list_groupby_name}
         self.complaints = complaints
 

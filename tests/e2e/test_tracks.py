@@ -46,8 +46,8 @@ def steps_of(pid, tid, base=T0):
     return records
 
 
-# (kind, end, weight, cause, waits, syscall): the middle of step SLOW is between 70 and 100 ms
-LONG = (rec.WAIT, T0 + 95 * MS, 20 * MS, "sleep", 1, 35)
+# (kind, end, weight, cause, waits, syscall): step SLOW is from 60 to 90 ms
+LONG = (rec.WAIT, T0 + 85 * MS, 20 * MS, "sleep", 1, 35)
 SAMPLES = [
     (rec.CPU, T0 + 5 * MS, 10 * MS, None, 0, -1),
     LONG,
@@ -226,11 +226,11 @@ def test_absurd_times(tmp_path):
 
 # ---- TensorBoard ----
 
-NAMES = ['aten::"\\', "aten::a\nb\x01\x1b", "aten::add.Tensor", "ProfilerStep#x", "ProfilerStep#7", "enumerate(DataLoader)#a.__next__"]
+NAMES = ['aten::"\\', "aten::a\nb\x01\x1b", "aten::add.Tensor", "ProfilerStep#x", "ProfilerStep#7"]
 
 
 def ranks_recording(path, ranks=2):
-    """Ranks with steps, and in each step some operators, a label, and a fetch of a batch; and a worker without steps."""
+    """Ranks with steps, and in each step some operators and labels; and a worker without steps."""
     records = [HOST, rec.window(T0, T0 + 2 * 10**9)] + [rec.name(i + 1, name) for i, name in enumerate(NAMES)]
     counts = Counter()
     for rank in range(ranks):
@@ -263,12 +263,8 @@ def test_tensorboard_plugin_reads_each_rank(tmp_path):
         assert run_.rank == rank and not run_.complaints
         assert run_.steps.keys() == expected.keys()
         assert all(abs(run_.steps[i] - expected[i]) < 0.01 for i in expected)
-        said = {name.split(".")[0] if name.startswith("aten") else name: count for name, count in counts.items()}
-        shown = {("label " if name.startswith("ProfilerStep") else "") + name: count for name, count in said.items()}
-        assert {name: run_.operators.get(name) for name in shown if name.startswith("aten")} == {
-            name: count for name, count in shown.items() if name.startswith("aten")
-        }
-        assert abs(run_.dataloader_us - 500) < 0.1  # of each step
+        # the plugin skips annotations, but for steps; labels that are named like these are not taken for some
+        assert run_.operators == {name.split(".")[0]: count for name, count in counts.items() if name.startswith("aten")}
 
 
 def test_tensorboard_without_steps_or_samples(tmp_path):
@@ -292,7 +288,7 @@ def test_tensorboard_folder_is_safe(tmp_path):
     file.unlink()
     file.symlink_to(elsewhere)
     result = run(path, "-f", "tensorboard", "-o", logs)
-    assert result.returncode == 1 and b"symbolic link" in result.stderr
+    assert result.returncode == 3 and b"symbolic link" in result.stderr
     assert elsewhere.read_text() == "untouched" and [f.name for f in logs.iterdir()] == [file.name]
     for args, said in (([], b"name it with -o"), (["-o", "-"], b"name it with -o")):
         result = run(path, "-f", "tensorboard", *args)
