@@ -64,9 +64,9 @@ def a_recording(path, more=()):
     """A rank with steps, samples and memory."""
     records = [HOST, rec.target(PID, rank=RANK, command='python "a".py'), rec.name(1, "train.py"), rec.name(2, 'f"\x02'), rec.name(3, "aten::x")]
     records += [rec.name(4, "gc generation 2"), rec.window(T0, T0 + 2 * 10**9)]
-    records += [rec.code(1, 1, 2, 12), rec.stack(1, [(1, 0)])]
+    records += [rec.code(1, 1, 2, 12), rec.stack(1, [(1, 0)]), rec.path(1, [(rec.FORWARD, 3)])]
     for kind, time, weight, cause, waits, syscall in SAMPLES:
-        records.append(rec.sample(PID, TID, kind, time, weight, 1, cause=cause, waits=waits, syscall=syscall))
+        records.append(rec.sample(PID, TID, kind, time, weight, 1, 1, cause=cause, waits=waits, syscall=syscall))
     records += steps_of(PID, TID)
     values = {"pid": PID, "tid": TID, "kind": rec.GC, "name": 4}
     records.append(rec.record("INTERVAL", start_ns=T0 + 3 * MS, duration_ns=2 * MS, **values))
