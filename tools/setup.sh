@@ -37,8 +37,8 @@ PIP_PACKAGES='torch lightning numpy pytest'
 # The same with torch 2.5, of October 2024, and what its users had.
 TORCH_2_5_MINOR=3.11
 TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
-# Of HolisticTraceAnalysis's own requirements, jupyterlab and what it brings are not needed to read a trace.
-HTA=HolisticTraceAnalysis
+# Of what these require, jupyterlab, tensorboard and what they bring are not needed to read a trace.
+BARE_READER_PACKAGES='HolisticTraceAnalysis torch-tb-profiler'
 READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml pyte py-spy greenlet nvtx pytest-xdist'
 # jaxlib's landmarks are local symbols: a version of which they are known to be there.
 JAX_PACKAGES='jax==0.10.2 jaxlib==0.10.2 numpy'
@@ -295,12 +295,12 @@ setup_readers() {
 		;;
 	esac
 	# shellcheck disable=SC2086 # lists of words, here and below
-	if ! python_has "$python" $HTA $READER_PACKAGES; then
-		say "installing $HTA, $READER_PACKAGES for $python"
+	if ! python_has "$python" $BARE_READER_PACKAGES $READER_PACKAGES; then
+		say "installing $BARE_READER_PACKAGES, $READER_PACKAGES for $python"
 		"$python" -m pip install --quiet --disable-pip-version-check $READER_PACKAGES >&2 ||
 			fail "pip could not install $READER_PACKAGES" 'see its message above'
-		"$python" -m pip install --quiet --disable-pip-version-check --no-deps $HTA >&2 ||
-			fail "pip could not install $HTA" 'see its message above'
+		"$python" -m pip install --quiet --disable-pip-version-check --no-deps $BARE_READER_PACKAGES >&2 ||
+			fail "pip could not install $BARE_READER_PACKAGES" 'see its message above'
 	fi
 	printf '%s\n' "$python"
 }

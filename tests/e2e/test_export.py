@@ -434,7 +434,7 @@ def test_errors_say_what_and_how_to_mend(tmp_path):
         ((path, "-f", "svg"), 2, "no format is named 'svg'"),
         ((path, "-f", "chrome", "-p", "x"), 2, "not 'x'"),
         ((path, "-f", "chrome", "-p", "3"), 1, "no timeline of process 3"),
-        ((empty, "-f", "chrome"), 1, "record again with --timeline"),
+        ((empty, "-f", "chrome"), 1, "with --timeline also"),
         ((tmp_path / "none.rec", "-f", "chrome"), 1, "no recording"),
         ((path, "-f", "chrome", "-o", "/nonexistent/a.json"), 1, "cannot write /nonexistent/a.json"),
         ((path, "-f", "chrome", "-o", "/dev/full"), 1, "No space left"),

@@ -12,6 +12,7 @@ from collections import Counter
 import helpers
 import ops_compare
 import pytest
+import tb_plugin
 from helpers import PYTHON
 
 pytestmark = helpers.needs_bpf
@@ -142,6 +143,20 @@ def hta_operators(hta, directory, text):
     table = table[table["cat"].map(symbols) == "cpu_op"]
     names = table["name"].map(symbols)
     return table.groupby(names)["dur"].agg(["count", "sum"]).to_dict("index")
+
+
+def test_tensorboard(traced, tmp_path):
+    """The plugin finds in ours the operators of torch.profiler's own trace, and the steps of our report."""
+    run = traced("conv", PYTHON)
+    exported = helpers.stepflame("export", run.record.file, "-f", "tensorboard", "-o", tmp_path / "ours")
+    assert exported.returncode == helpers.OK, exported.stderr
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "x_1.1.pt.trace.json").write_text(run.theirs_text)
+    (file,) = (tmp_path / "ours").iterdir()
+    ours, theirs = tb_plugin.read(tmp_path / "ours", file.name.split(".")[0]), tb_plugin.read(tmp_path / "theirs", "x_1")
+    assert ours.operators == theirs.operators and len(ours.operators) > 10
+    steps = {str(s["index"]): s["duration_s"] * 1e6 for s in helpers.report(run.record.file, "--steps")["steps"]}
+    assert steps and ours.steps == pytest.approx(steps, abs=0.01)
 
 
 def test_hta(traced, tmp_path):

@@ -135,17 +135,20 @@ static void print_diff(const struct diff_input *input)
 	diff__release(&diff);
 }
 
-static void export_all(struct job *job, struct timeline *timeline)
+static void export_all(struct job *job, struct timeline *timeline, struct tracks *tracks)
 {
 	static const struct {
 		const struct export_ops *format;
 		enum form form;
-	} formats[] = {{&export_chrome, JSON},  {&export_perfetto, BINARY}, {&export_folded, FOLDED},
-		       {&export_pprof, BINARY}, {&export_pstats, BINARY},   {&export_speedscope, JSON}};
-	struct export_options options = {.name = "fuzz", .cpu = choose(), .main_threads = choose(), .native = choose()};
+	} formats[] = {{&export_chrome, JSON},     {&export_perfetto, BINARY}, {&export_folded, FOLDED},
+		       {&export_pprof, BINARY},    {&export_pstats, BINARY},   {&export_speedscope, JSON},
+		       {&export_tensorboard, JSON}};
+	struct export_options options = {
+		.name = "fuzz", .cpu = choose(), .main_threads = choose(), .native = choose(), .tracks = tracks};
 	struct output output;
 
 	FUZZ_CHECK(!timeline__add_gpu(timeline, job__gpu(job)) && !timeline__build(timeline));
+	FUZZ_CHECK(!tracks__build(tracks, job));
 	for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++) {
 		output__begin(&output);
 		output__end(&output, formats[i].format->write(job, timeline, &options, output.file), formats[i].form);
@@ -277,6 +280,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct diff_input input = {job__new(), history__new()};
 	struct timeline *timeline = timeline__new(10000);
+	struct tracks *tracks = tracks__new();
 	size_t bytes;
 
 	choices = crc32(0, data, size < 1u << 20 ? size : 0);
@@ -284,15 +288,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct rec_hdr *record = memcpy(malloc(bytes), data + at, bytes);
 
 		FUZZ_CHECK(!job__add(input.job, record) && !history__add(input.history, record));
-		FUZZ_CHECK(!timeline__add(timeline, record));
+		FUZZ_CHECK(!timeline__add(timeline, record) && !tracks__add(tracks, record));
 		free(record);
 	}
 	print_reports(input.job);
 	print_diff(&input);
-	export_all(input.job, timeline);
+	export_all(input.job, timeline, tracks);
 	if (choices % 4 == 0) /* the largest output by far */
 		draw_page(input.job);
 	show_live(input.job);
+	tracks__free(tracks);
 	timeline__free(timeline);
 	history__free(input.history);
 	job__free(input.job);

@@ -35,12 +35,16 @@ enum { OPT_ACTION = 256, OPT_CPU, OPT_ALL_THREADS, OPT_NATIVE };
 
 static const struct argp_option options[] = {
 	{"format", 'f', "FORMAT", 0,
-	 "for the timeline: chrome, as torch.profiler writes it, for Perfetto, chrome://tracing and Holistic Trace "
-	 "Analysis; perfetto, Perfetto's own format, a seventh of the size. For samples: speedscope; pprof; folded, "
+	 "for what happened when (steps, waits, samples, workers, GPUs; with record --timeline also operators and "
+	 "actions): chrome, as torch.profiler writes it, for Perfetto, chrome://tracing and Holistic Trace Analysis; "
+	 "perfetto, Perfetto's own format, a seventh of the size; tensorboard, a folder with a file for each rank, for "
+	 "TensorBoard's plugin torch-tb-profiler. For samples: speedscope; pprof; folded, "
 	 "for flamegraph.pl; pstats, for python -m pstats and snakeviz",
 	 0},
 	{"output", 'o', "OUT", 0,
-	 "the file to write, gzipped if its name ends in .gz (default, and -: standard output)", 0},
+	 "the file to write, gzipped if its name ends in .gz (default, and -: standard output); with tensorboard the "
+	 "folder, which is made if it is missing",
+	 0},
 	{"pid", 'p', "PID", 0, "only this process: Holistic Trace Analysis wants a file for each rank", 0},
 	{"action", OPT_ACTION, "NAME", 0, "of the samples, only those in this action", 0},
 	{"cpu", OPT_CPU, NULL, 0, "of the samples, only those on the CPU, no waits", 0},
@@ -123,6 +127,8 @@ static error_t parse_export_or_die(int key, char *arg, struct argp_state *state)
 		check_export_switches_or_die(state, arguments);
 		if (arguments->format->binary && !arguments->output && isatty(STDOUT_FILENO))
 			argp_error(state, "%s is not for a terminal: name a file with -o", arguments->format->name);
+		if (arguments->format->folder && (!arguments->output || output__is_stdout(arguments->output)))
+			argp_error(state, "%s writes a folder: name it with -o", arguments->format->name);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -134,7 +140,7 @@ const struct argp cmd_export_argp = {
 	.options = options,
 	.parser = parse_export_or_die,
 	.args_doc = "[FILE] -f FORMAT",
-	.doc = "Write the timeline (made by record --timeline) or the samples of a recording (" INPUT_DEFAULT
+	.doc = "Write what happened when, or the samples, of a recording (" INPUT_DEFAULT
 	       " unless FILE is given) for another program.",
 };
 
@@ -142,7 +148,9 @@ const struct argp cmd_export_argp = {
 
 struct export_models {
 	struct job *job;
-	struct timeline *timeline; /* NULL for formats made from samples */
+	/* NULL for formats made from samples: */
+	struct timeline *timeline;
+	struct tracks *tracks;
 };
 
 static int add_record_to_export(const struct rec_hdr *record, void *ctx)
@@ -150,14 +158,16 @@ static int add_record_to_export(const struct rec_hdr *record, void *ctx)
 	struct export_models *models = ctx;
 	int err = job__add(models->job, record);
 
-	return err || !models->timeline ? err : timeline__add(models->timeline, record);
+	if (err || !models->timeline)
+		return err;
+	return timeline__add(models->timeline, record) ?: tracks__add(models->tracks, record);
 }
 
 static void warn_of_losses(const char *file, struct export_models *models)
 {
 	size_t cnt;
 	const struct rec_op_window *windows = job__op_windows(models->job, &cnt);
-	uint64_t left_out = timeline__left_out(models->timeline), cut = 0;
+	uint64_t left_out = timeline__left_out(models->timeline), absurd = tracks__left_out(models->tracks), cut = 0;
 
 	for (size_t i = 0; i < cnt; i++)
 		cut += windows[i].cut;
@@ -167,32 +177,49 @@ static void warn_of_losses(const char *file, struct export_models *models)
 	if (left_out)
 		log__warn("record a shorter window",
 			  "%" PRIu64 " spans of %s are left out: they are malformed, or too many", left_out, file);
+	if (absurd)
+		log__warn("look at the reports, which count them",
+			  "%" PRIu64 " events of %s are left out: they overlap others, or have impossible times",
+			  absurd, file);
 }
 
-static int check_timeline(const struct export_args *arguments, const struct timeline *timeline)
+static bool is_exported_process(const struct export_models *models, uint32_t pid)
 {
 	size_t cnt;
-	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
+	const struct track *tracks = tracks__all(models->tracks, &cnt);
 
 	for (size_t i = 0; i < cnt; i++)
-		if (!arguments->pid || tracks[i].pid == arguments->pid)
-			return 0;
-	if (arguments->pid && cnt)
+		if (!pid || tracks[i].pid == pid)
+			return true;
+	return export__is_in_timeline(models->timeline, pid);
+}
+
+static int check_timeline(const struct export_args *arguments, const struct export_models *models)
+{
+	size_t span_tracks;
+
+	timeline__tracks(models->timeline, &span_tracks);
+	if (is_exported_process(models, arguments->pid) || (!arguments->pid && span_tracks))
+		return 0;
+	if (arguments->pid && (span_tracks || is_exported_process(models, 0)))
 		log__error("name a process of the recording", "%s has no timeline of process %u",
 			   input__name(arguments->file), arguments->pid);
 	else
-		log__error("record again with --timeline", "%s has no timeline", input__name(arguments->file));
+		log__error("record again, for some steps; with --timeline also operators and actions",
+			   "%s has no timeline", input__name(arguments->file));
 	return -ENODATA;
 }
 
-static struct export_options options_of(const struct export_args *arguments, const char *name)
+static struct export_options options_of(const struct export_args *arguments, const char *name,
+					const struct tracks *tracks)
 {
 	return (struct export_options){.pid = arguments->pid,
 				       .name = name,
 				       .action = arguments->action,
 				       .cpu = arguments->cpu,
 				       .main_threads = is_pstats(arguments) && !arguments->all_threads,
-				       .native = arguments->native};
+				       .native = arguments->native,
+				       .tracks = tracks};
 }
 
 static int count_sample(const struct sample *sample, void *cnt)
@@ -209,7 +236,7 @@ static int count_exact_calls(const struct calls *calls, void *cnt)
 
 static int check_export_samples(const struct export_args *arguments, struct job *job)
 {
-	const struct export_options chosen = options_of(arguments, NULL), any = {0};
+	const struct export_options chosen = options_of(arguments, NULL, NULL), any = {0};
 	size_t cnt = 0, all = 0;
 	int err = export__each_sample(job, &chosen, count_sample, &cnt);
 
@@ -239,11 +266,11 @@ static int prepare_models(const struct export_args *arguments, struct export_mod
 	gpu = job__gpu(models->job);
 	err = gpu ? timeline__add_gpu(models->timeline, gpu) : -ENOMEM;
 	if (!err)
-		err = timeline__build(models->timeline);
+		err = timeline__build(models->timeline) ?: tracks__build(models->tracks, models->job);
 	if (err)
 		return err;
 	warn_of_losses(input__name(arguments->file), models);
-	return check_timeline(arguments, models->timeline);
+	return check_timeline(arguments, models);
 }
 
 /* ---- what goes out ---- */
@@ -289,17 +316,20 @@ static FILE *open_out(int fd, bool gzipped)
 	return out;
 }
 
-static int write_out(const struct export_models *models, const struct export_args *arguments, int fd)
+/* pid: of the process; 0: that of the arguments. */
+static int write_out(const struct export_models *models, const struct export_args *arguments, const char *path,
+		     uint32_t pid, int fd)
 {
 	char name[4096] = "";
-	const struct export_options export_options = options_of(arguments, name);
-	FILE *out = open_out(fd, arguments->format->gzip || is_gzip(arguments->output));
+	struct export_options export_options = options_of(arguments, name, models->tracks);
+	FILE *out = open_out(fd, arguments->format->gzip || is_gzip(path));
 	int err, failed;
 
 	if (!out)
 		return -errno;
-	utf8__copy(name, sizeof(name), output__is_stdout(arguments->output) ? "stdout" : arguments->output,
-		   sizeof(name));
+	if (pid)
+		export_options.pid = pid;
+	utf8__copy(name, sizeof(name), output__is_stdout(path) ? "stdout" : path, sizeof(name));
 	err = arguments->format->write(models->job, models->timeline, &export_options, out);
 	errno = 0;
 	failed = fflush(out) || ferror(out);
@@ -312,18 +342,51 @@ static int write_out(const struct export_models *models, const struct export_arg
 }
 
 /* 0; -EPIPE; or -errno after a message. */
-static int export_to_output(const struct export_models *models, const struct export_args *arguments)
+static int export_to_file(const struct export_models *models, const struct export_args *arguments, const char *path,
+			  uint32_t pid)
 {
 	struct output output;
-	int err = output__open(arguments->output, &output);
+	int err = output__open(path, &output);
 
 	if (!err) {
-		err = write_out(models, arguments, output.fd) ?: output__keep(&output);
+		err = write_out(models, arguments, path, pid, output.fd) ?: output__keep(&output);
 		output__release(&output);
 	}
 	if (err && err != -EPIPE)
-		output__explain(arguments->output, &output, err);
+		output__explain(path, &output, err);
 	return err;
+}
+
+/* A file for each process that trains, or is asked for. Returns like export_to_file. */
+static int export_to_folder(const struct export_models *models, const struct export_args *arguments)
+{
+	size_t cnt, written = 0;
+	const struct rec_target *targets = job__targets(models->job, &cnt);
+	struct output output;
+	int err = output__make_folder(arguments->output, &output);
+
+	if (err) {
+		output__explain(arguments->output, &output, err);
+		return err;
+	}
+	for (size_t i = 0; i < cnt && !err; i++) {
+		uint32_t pid = targets[i].pid;
+		char *path;
+
+		if (arguments->pid ? pid != arguments->pid : !job__is_main(models->job, pid))
+			continue;
+		if (!is_exported_process(models, pid))
+			continue;
+		path = export__tensorboard_path(models->job, i, arguments->output);
+		err = path ? export_to_file(models, arguments, path, pid) : -ENOMEM;
+		free(path);
+		written++;
+	}
+	if (written || err)
+		return err;
+	log__error("name another process with --pid, or none", "%s has no process that trains",
+		   input__name(arguments->file));
+	return -ENODATA;
 }
 
 int cmd_export(int argc, char **argv)
@@ -343,16 +406,20 @@ int cmd_export(int argc, char **argv)
 	models.job = job__new();
 	if (arguments.format->source == EXPORT_TIMELINE)
 		models.timeline = timeline__new(TIMELINE_MAX);
-	if (models.job && (models.timeline || arguments.format->source != EXPORT_TIMELINE))
+	if (models.timeline)
+		models.tracks = tracks__new();
+	if (models.job && (models.tracks || arguments.format->source != EXPORT_TIMELINE))
 		err = input__read(arguments.file, add_record_to_export, &models);
 	if (!err)
 		err = prepare_models(&arguments, &models);
 	if (err)
 		goto out;
-	err = export_to_output(&models, &arguments);
+	err = arguments.format->folder ? export_to_folder(&models, &arguments)
+				       : export_to_file(&models, &arguments, arguments.output, 0);
 	if (err == -EPIPE)
 		err = 0;
 out:
+	tracks__free(models.tracks);
 	timeline__free(models.timeline);
 	job__free(models.job);
 	return log__exit_code(err);

@@ -11,197 +11,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/export/export.h"
+#include "user/export/chrome_private.h"
 #include "user/lib/json.h"
-#include "user/lib/words.h"
 #include "user/report/common.h"
 
 /*
- * Kineto counts from the last multiple of this, so that microseconds with three decimals are exact
- * in a double, and traces of several ranks share a base.
+ * TensorBoard's plugin takes each annotation with the name of a step for a step, and reads nothing
+ * if what follows is no number. A job that profiles itself has such labels.
  */
-#define BASE_UNIT_NS (7889238 * 1000000000ull)
-
-/*
- * A second track of a thread gets a thread id of its own, above all ids of real threads
- * (PID_MAX_LIMIT).
- */
-#define LANE_TID       (1u << 22)
-
-#define GPU_SORT_INDEX 5000000     /* as in Kineto */
-#define GPU_PID        0x80000000u /* first GPU id of the second process with GPUs; 256 ids per process */
-
-/* A CUDA call. */
-struct chrome_call {
-	uint64_t external; /* External id of the enclosing operator; 0: none */
-	bool asked;        /* it caused work on the GPU */
-};
-
-struct chrome {
-	FILE *out;
-	const struct gpu *gpu;
-	const struct gpu_act *activities;
-	size_t activity_cnt;
-	struct chrome_call *calls; /* by index in gpu__activities */
-	uint64_t open
-		[TIMELINE_DEPTH_MAX]; /* by depth on this track: the External id of the innermost operator; 0: none */
-	uint32_t gpu_pid;             /* id of the current process's GPU 0 */
-	uint32_t gpu_processes;
-	const struct timeline_name *names;
-	char **name_json;  /* by index in timeline__names */
-	char **group_json; /* by index in timeline__groups: arguments, each after a comma */
-	size_t name_cnt, group_cnt;
-	uint64_t first_ns; /* start of the first event */
-	uint64_t base_ns;  /* of the trace, on the real-time clock */
-	uint64_t first_ts; /* of the first event, relative to base_ns */
-	uint64_t event_cnt;
-	const char *comma;
-};
-
-/* By c10::ScalarType: the result of scalarTypeToTypeMeta(type).name(). */
-static const char *const type_names[] = {
-	"unsigned char",
-	"signed char",
-	"short int",
-	"int",
-	"long int",
-	"c10::Half",
-	"float",
-	"double",
-	"c10::complex<c10::Half>",
-	"c10::complex<float>",
-	"c10::complex<double>",
-	"bool",
-	"c10::qint8",
-	"c10::quint8",
-	"c10::qint32",
-	"c10::BFloat16",
-	"c10::quint4x2",
-	"c10::quint2x4",
-	"c10::bits1x8",
-	"c10::bits2x4",
-	"c10::bits4x2",
-	"c10::bits8",
-	"c10::bits16",
-	"c10::Float8_e5m2",
-	"c10::Float8_e4m3fn",
-	"c10::Float8_e5m2fnuz",
-	"c10::Float8_e4m3fnuz",
-	"short unsigned int",
-	"unsigned int",
-	"long unsigned int",
-	[44] = "c10::Float8_e8m0fnu",
-	"c10::Float4_e2m1fn_x2",
-};
-
-/* ---- arguments of operators ---- */
-
-static const char *type_name(const struct word_arg *arg)
+static char *annotation_text(const struct timeline_name *name, const char *text)
 {
-	switch (arg->tag) {
-	case OP_WORD_TENSOR:
-		if (arg->dtype < sizeof(type_names) / sizeof(*type_names) && type_names[arg->dtype])
-			return type_names[arg->dtype];
-		return "";
-	case OP_WORD_TENSOR_LIST:
-		return "TensorList";
-	case OP_WORD_INTS:
-		return "ScalarList";
-	case OP_WORD_INT:
-		return "Scalar";
-	default:
-		return "";
-	}
-}
+	char *prefixed, *json;
 
-static void put_shape(FILE *out, const struct word_arg *arg)
-{
-	size_t at = 0;
-
-	fputc('[', out);
-	for (uint32_t i = 0; arg->tag == OP_WORD_TENSOR && i < arg->cnt; i++)
-		fprintf(out, "%s%" PRId64, i ? ", " : "", (int64_t)arg->values[i]);
-	for (uint32_t i = 0; arg->tag == OP_WORD_TENSOR_LIST && i < arg->cnt; i++) {
-		struct word_arg tensor;
-
-		/*
-		 * words__check has checked the list with its group. In a list that was cut off,
-		 * OP_WORD_CUT is the last word.
-		 */
-		if (!words__next(arg->values, SIZE_MAX, &at, &tensor) || tensor.tag == OP_WORD_CUT)
-			break;
-		fputs(i ? ", " : "", out);
-		put_shape(out, &tensor);
-	}
-	fputc(']', out);
-}
-
-static void put_shapes(FILE *out, const struct op_group *group)
-{
-	struct word_arg arg;
-	size_t at = 0;
-
-	fputs(", \"Input type\": [", out);
-	for (const char *comma = ""; words__next(group->words, group->word_cnt, &at, &arg); comma = ", ")
-		if (arg.tag != OP_WORD_CUT)
-			fprintf(out, "%s\"%s\"", comma, type_name(&arg));
-	at = 0;
-	fputs("], \"Input Dims\": [", out);
-	for (const char *comma = ""; words__next(group->words, group->word_cnt, &at, &arg); comma = ", ") {
-		if (arg.tag == OP_WORD_CUT)
-			continue;
-		fputs(comma, out);
-		put_shape(out, &arg);
-	}
-	fputc(']', out);
-}
-
-/* text is NULL where there was no memory for it. */
-static int put_text_member(FILE *out, const char *key, const char *text)
-{
-	char *json = text ? export__json_text(text) : NULL;
-
-	if (json)
-		fprintf(out, ", \"%s\": %s", key, json);
-	free(json);
-	return json ? 0 : -ENOMEM;
-}
-
-static int put_origin(FILE *out, struct job *job, const struct op_group *group)
-{
-	int err = 0;
-
-	if (group->source) {
-		char *source = job__op_source(job, group);
-
-		err = put_text_member(out, "Call stack", source);
-		free(source);
-	}
-	if (group->module && !err)
-		err = put_text_member(out, "Module Hierarchy", job__name_or_lost(job, group->module));
-	return err;
-}
-
-/* malloc'ed; NULL: no memory. */
-static char *group_json(struct job *job, uint64_t id)
-{
-	struct op_group group;
-	char *json = NULL;
-	size_t bytes;
-	FILE *out = open_memstream(&json, &bytes);
-	int err = 0;
-
-	if (!out)
+	if (name->kind == SPAN_STEP || strncmp(text, EXPORT_STEP_PREFIX, strlen(EXPORT_STEP_PREFIX)))
+		return export__json_text(text);
+	if (asprintf(&prefixed, "label %s", text) < 0)
 		return NULL;
-	if (job__op_group(job, id, &group)) {
-		if (group.word_cnt)
-			put_shapes(out, &group);
-		err = put_origin(out, job, &group);
-	}
-	if (!fclose(out) && !err)
-		return json;
-	free(json);
-	return NULL;
+	json = export__json_text(prefixed);
+	free(prefixed);
+	return json;
 }
 
 static int make_chrome_texts(struct chrome *c, struct job *job, const struct timeline *timeline)
@@ -214,7 +42,8 @@ static int make_chrome_texts(struct chrome *c, struct job *job, const struct tim
 	if (!c->name_json || !c->group_json)
 		return -ENOMEM;
 	for (size_t i = 0; i < c->name_cnt; i++) {
-		char *json = export__json_text(c->name_json[i]);
+		char *json =
+			c->kineto ? annotation_text(&c->names[i], c->name_json[i]) : export__json_text(c->name_json[i]);
 
 		free(c->name_json[i]);
 		c->name_json[i] = json;
@@ -222,7 +51,7 @@ static int make_chrome_texts(struct chrome *c, struct job *job, const struct tim
 			return -ENOMEM;
 	}
 	for (size_t i = 0; i < c->group_cnt; i++) {
-		c->group_json[i] = group_json(job, groups[i]);
+		c->group_json[i] = chrome__group_json(job, groups[i]);
 		if (!c->group_json[i])
 			return -ENOMEM;
 	}
@@ -231,38 +60,38 @@ static int make_chrome_texts(struct chrome *c, struct job *job, const struct tim
 
 /* ---- the trace ---- */
 
-static void put_us(FILE *out, const char *key, uint64_t ns)
+void chrome__put_us(FILE *out, const char *key, uint64_t ns)
 {
 	fprintf(out, ", \"%s\": %" PRIu64 ".%03u", key, ns / 1000, (unsigned int)(ns % 1000));
 }
 
-static void put_event(struct chrome *c, const char *phase, const char *category, const char *name_json, uint32_t pid,
-		      uint32_t tid, uint64_t start_ns)
+void chrome__put_event(struct chrome *c, const char *phase, const char *category, const char *name_json, uint32_t pid,
+		       uint32_t tid, uint64_t start_ns)
 {
 	fprintf(c->out, "%s\n{\"ph\": \"%s\", ", c->comma, phase);
 	if (category)
 		fprintf(c->out, "\"cat\": \"%s\", ", category);
 	fprintf(c->out, "\"name\": %s, \"pid\": %u, \"tid\": %u", name_json, pid, tid);
-	put_us(c->out, "ts", start_ns - c->first_ns + c->first_ts);
+	chrome__put_us(c->out, "ts", start_ns - c->first_ns + c->first_ts);
 	c->comma = ",";
 }
 
-static int put_metadata(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, const char *key,
-			const char *value)
+int chrome__put_metadata(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, const char *key,
+			 const char *value)
 {
 	char *json = export__json_text(value);
 
 	if (!json)
 		return -ENOMEM;
-	put_event(c, "M", NULL, name_json, pid, tid, c->first_ns);
+	chrome__put_event(c, "M", NULL, name_json, pid, tid, c->first_ns);
 	fprintf(c->out, ", \"args\": {\"%s\": %s}}", key, json);
 	free(json);
 	return 0;
 }
 
-static void put_sort_index(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, uint64_t index)
+void chrome__put_sort_index(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, uint64_t index)
 {
-	put_event(c, "M", NULL, name_json, pid, tid, c->first_ns);
+	chrome__put_event(c, "M", NULL, name_json, pid, tid, c->first_ns);
 	fprintf(c->out, ", \"args\": {\"sort_index\": %" PRIu64 "}}", index);
 }
 
@@ -280,15 +109,16 @@ static int put_process_names(struct chrome *c, const struct job *job, const stru
 	struct rec_target target = common__target(job, track->pid);
 	uint32_t pid = track_pid(c, track);
 	char label[64] = "CPU";
-	int err = put_metadata(c, "\"process_name\"", pid, 0, "name", *target.command ? target.command : "(unknown)");
+	int err = chrome__put_metadata(c, "\"process_name\"", pid, 0, "name",
+				       *target.command ? target.command : "(unknown)");
 
 	if (track->gpu && c->gpu_pid)
 		snprintf(label, sizeof(label), "GPU %u of process %u", track->gpu - 1, REC_PID(track->pid));
 	else if (track->gpu)
 		snprintf(label, sizeof(label), "GPU %u", track->gpu - 1);
 	if (!err)
-		err = put_metadata(c, "\"process_labels\"", pid, 0, "labels", label);
-	put_sort_index(c, "\"process_sort_index\"", pid, 0, track->gpu ? GPU_SORT_INDEX + (uint64_t)pid : pid);
+		err = chrome__put_metadata(c, "\"process_labels\"", pid, 0, "labels", label);
+	chrome__put_sort_index(c, "\"process_sort_index\"", pid, 0, track->gpu ? GPU_SORT_INDEX + (uint64_t)pid : pid);
 	return err;
 }
 
@@ -301,17 +131,18 @@ static int put_thread_name(struct chrome *c, const struct timeline_track *track)
 {
 	char *name = export__track_name(track);
 	uint32_t pid = track_pid(c, track);
-	int err = name ? put_metadata(c, "\"thread_name\"", pid, track_tid(track), "name", name) : -ENOMEM;
+	int err = name ? chrome__put_metadata(c, "\"thread_name\"", pid, track_tid(track), "name", name) : -ENOMEM;
 
 	/* Puts the tracks of a thread below each other. */
-	put_sort_index(c, "\"thread_sort_index\"", pid, track_tid(track), (uint64_t)track->tid * 16 + track->lane);
+	chrome__put_sort_index(c, "\"thread_sort_index\"", pid, track_tid(track),
+			       (uint64_t)track->tid * 16 + track->lane);
 	free(name);
 	return err;
 }
 
 static void put_flow(struct chrome *c, const struct timeline_span *span, bool begins, uint32_t tid)
 {
-	put_event(c, begins ? "s" : "f", "fwdbwd", "\"fwdbwd\"", span->pid, tid, span->start_ns);
+	chrome__put_event(c, begins ? "s" : "f", "fwdbwd", "\"fwdbwd\"", span->pid, tid, span->start_ns);
 	fprintf(c->out, ", \"id\": %u%s}", span->flow, begins ? "" : ", \"bp\": \"e\"");
 }
 
@@ -321,9 +152,9 @@ static void put_span(struct chrome *c, const struct timeline_span *span, uint32_
 	char step[64];
 
 	snprintf(step, sizeof(step), "\"ProfilerStep#%" PRId64 "\"", span->sequence);
-	put_event(c, "X", export_category__name(export__category(name, "")),
-		  name->kind == SPAN_STEP ? step : c->name_json[span->name], span->pid, tid, span->start_ns);
-	put_us(c->out, "dur", span->duration_ns);
+	chrome__put_event(c, "X", export_category__name(export__category(name, "")),
+			  name->kind == SPAN_STEP ? step : c->name_json[span->name], span->pid, tid, span->start_ns);
+	chrome__put_us(c->out, "dur", span->duration_ns);
 	fprintf(c->out, ", \"args\": {\"External id\": %" PRIu64 ", \"Record function id\": 0", c->event_cnt + 1);
 	if (export__is_op(name->kind) && span->sequence >= 0)
 		fprintf(c->out, ", \"Sequence number\": %" PRId64 ", \"Fwd thread id\": %u", span->sequence,
@@ -364,7 +195,7 @@ static void put_work_args(struct chrome *c, const struct gpu_act *activity)
 
 static void put_launch_flow(struct chrome *c, const struct timeline_span *span, uint32_t pid, uint32_t tid)
 {
-	put_event(c, span->gpu ? "f" : "s", "ac2g", "\"ac2g\"", pid, tid, span->start_ns);
+	chrome__put_event(c, span->gpu ? "f" : "s", "ac2g", "\"ac2g\"", pid, tid, span->start_ns);
 	fprintf(c->out, ", \"id\": %u%s}", c->activities[span->activity - 1].correlation,
 		span->gpu ? ", \"bp\": \"e\"" : "");
 }
@@ -380,9 +211,9 @@ static void put_activity_args(struct chrome *c, const struct timeline_span *span
 	if (call && !span->gpu)
 		call->external = external;
 	/* Skips the quote with which the JSON text begins. */
-	put_event(c, "X", export_category__name(export__category(&c->names[span->name], name + 1)), name, pid, tid,
-		  span->start_ns);
-	put_us(c->out, "dur", span->duration_ns);
+	chrome__put_event(c, "X", export_category__name(export__category(&c->names[span->name], name + 1)), name, pid,
+			  tid, span->start_ns);
+	chrome__put_us(c->out, "dur", span->duration_ns);
 	fputs(", \"args\": {", c->out);
 	if (external)
 		fprintf(c->out, "\"External id\": %" PRIu64 "%s", external, activity ? ", " : "");
@@ -493,6 +324,7 @@ static void find_clock_and_rank(struct chrome *c, const struct job *job, const s
 	const struct rec_host *host = job__host(job);
 	size_t cnt;
 	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
+	const struct track *all;
 	uint64_t real_ns;
 
 	*rank = -1;
@@ -505,6 +337,17 @@ static void find_clock_and_rank(struct chrome *c, const struct job *job, const s
 		if (*rank < 0)
 			*rank = common__target(job, tracks[i].pid).rank;
 	}
+	all = export__tracks(options, &cnt);
+	for (size_t i = 0; i < cnt; i++) {
+		if (!export__has_track(options, &all[i]))
+			continue;
+		if (all[i].events[0].start_ns < c->first_ns)
+			c->first_ns = all[i].events[0].start_ns;
+		if (*rank < 0 && all[i].pid)
+			*rank = common__target(job, all[i].pid).rank;
+	}
+	if (c->first_ns == UINT64_MAX) /* nothing is exported */
+		c->first_ns = host->monotonic_ns;
 	real_ns = c->first_ns - host->monotonic_ns + host->realtime_ns;
 	if (real_ns > INT64_MAX) /* a recording may claim any time, and readers take a signed number */
 		real_ns = 0;
@@ -519,12 +362,14 @@ static void number_gpus(struct chrome *c)
 	c->gpu_processes++;
 }
 
-static void put_spans(struct chrome *c, const struct timeline_track *track)
+static void put_spans(struct chrome *c, const struct timeline_track *track, bool steps)
 {
 	for (size_t i = 0; i < track->span_cnt; i++) {
 		const struct timeline_span *span = &track->spans[i];
 
 		open_span(c, span);
+		if (!steps && c->names[span->name].kind == SPAN_STEP)
+			continue;
 		if (c->names[span->name].kind == SPAN_NONE)
 			put_activity_args(c, span, track_pid(c, track), track_tid(track));
 		else
@@ -553,13 +398,13 @@ static int put_chrome_tracks(struct chrome *c, struct job *job, const struct tim
 		if (!err)
 			err = put_thread_name(c, track);
 		if (!err)
-			put_spans(c, track);
+			put_spans(c, track, !c->kineto || !export__steps_of(options, track->pid));
 	}
 	return err;
 }
 
-static int write_chrome(struct job *job, const struct timeline *timeline, const struct export_options *options,
-			FILE *out)
+static int write_trace(struct job *job, const struct timeline *timeline, const struct export_options *options,
+		       FILE *out, bool kineto)
 {
 	struct chrome *c = calloc(1, sizeof(*c));
 	char *name = export__json_text(options->name);
@@ -569,6 +414,7 @@ static int write_chrome(struct job *job, const struct timeline *timeline, const 
 		goto out;
 	c->out = out;
 	c->comma = "";
+	c->kineto = kineto;
 	err = make_chrome_texts(c, job, timeline);
 	if (!err)
 		err = find_calls(c, job);
@@ -578,7 +424,12 @@ static int write_chrome(struct job *job, const struct timeline *timeline, const 
 	err = put_trace_head(c, job, rank, options);
 	if (!err)
 		err = put_chrome_tracks(c, job, timeline, options);
-	fprintf(out, "\n],\n\"traceName\": %s\n}\n", name);
+	if (!err)
+		err = chrome_tracks__put(c, job, timeline, options);
+	fputs("\n]", out);
+	if (!err && !kineto)
+		err = chrome_tracks__put_stacks(c, options);
+	fprintf(out, ",\n\"traceName\": %s\n}\n", name);
 out:
 	if (c) {
 		export__free_texts(c->name_json, c->name_cnt);
@@ -590,4 +441,18 @@ out:
 	return err;
 }
 
+static int write_chrome(struct job *job, const struct timeline *timeline, const struct export_options *options,
+			FILE *out)
+{
+	return write_trace(job, timeline, options, out, false);
+}
+
+static int write_tensorboard(struct job *job, const struct timeline *timeline, const struct export_options *options,
+			     FILE *out)
+{
+	return write_trace(job, timeline, options, out, true);
+}
+
 const struct export_ops export_chrome = {.name = "chrome", .write = write_chrome};
+const struct export_ops export_tensorboard = {
+	.name = "tensorboard", .gzip = true, .folder = true, .write = write_tensorboard};

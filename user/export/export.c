@@ -2,7 +2,9 @@
 /* The table of formats, and the names that formats share. */
 #include "user/export/export.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +13,7 @@
 #include "user/lib/json.h"
 #include "user/model/stacks.h"
 
-#define STEP_PREFIX "ProfilerStep#"
-
-#define FORMATS(X)  X(chrome) X(perfetto) X(speedscope) X(pprof) X(folded) X(pstats)
+#define FORMATS(X) X(chrome) X(perfetto) X(tensorboard) X(speedscope) X(pprof) X(folded) X(pstats)
 
 static const struct export_ops *const formats[] = {
 #define X(name) &export_##name,
@@ -100,7 +100,7 @@ static char *name_text(struct job *job, const struct timeline_name *name)
 	if (name->kind == SPAN_NONE)
 		return name->api ? strdup(gpu_api__name(name->api))
 				 : gpu_work__text(job, name->activity, name->direction, name->id);
-	text = name->kind == SPAN_STEP ? STEP_PREFIX : job__name_or_lost(job, name->id);
+	text = name->kind == SPAN_STEP ? EXPORT_STEP_PREFIX : job__name_or_lost(job, name->id);
 	if (!text)
 		return NULL;
 	if (name->kind == SPAN_EVALUATE)
@@ -130,6 +130,76 @@ void export__free_texts(char **texts, size_t cnt)
 		free(texts[i]);
 	free(texts);
 }
+
+/* ---- tracks ---- */
+
+const struct track *export__tracks(const struct export_options *options, size_t *cnt)
+{
+	*cnt = 0;
+	return options->tracks ? tracks__all(options->tracks, cnt) : NULL;
+}
+
+bool export__has_track(const struct export_options *options, const struct track *track)
+{
+	return !options->pid || track->pid == options->pid;
+}
+
+bool export__steps_of(const struct export_options *options, uint32_t pid)
+{
+	size_t cnt;
+	const struct track *tracks = export__tracks(options, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (tracks[i].pid == pid && tracks[i].kind == TRACK_STEPS)
+			return true;
+	return false;
+}
+
+bool export__is_in_timeline(const struct timeline *timeline, uint32_t pid)
+{
+	size_t cnt;
+	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (tracks[i].pid == pid)
+			return true;
+	return false;
+}
+
+const char *export__track_category(enum track_kind kind)
+{
+	static const char *const names[] = {
+		[TRACK_STEPS] = "step",           [TRACK_GC] = "gc",         [TRACK_LOADER] = "dataloader",
+		[TRACK_WORKER] = "dataloader",    [TRACK_WAITS] = "wait",    [TRACK_SAMPLES] = "cpu_sample",
+		[TRACK_MEMORY] = "memory",        [TRACK_DEVICE] = "memory", [TRACK_GPU_BUSY] = "gpu_usage",
+		[TRACK_GPU_MEMORY] = "gpu_usage",
+	};
+
+	return names[kind];
+}
+
+char *export__tensorboard_path(const struct job *job, size_t target, const char *folder)
+{
+	const struct rec_host *host = job__host(job);
+	const char *name = job__target_host(job, target) ?: host->hostname;
+	uint64_t time_ns = job__window(job)->end_ns - host->monotonic_ns + host->realtime_ns;
+	char worker[sizeof(host->hostname)];
+	size_t cnt, length;
+	const struct rec_target *targets = job__targets(job, &cnt);
+	char *path;
+
+	snprintf(worker, sizeof(worker), "%s", *name ? name : "host");
+	/* The plugin ends the worker's name at a dot with digits behind it. */
+	for (length = 0; worker[length]; length++)
+		if (!isalnum((unsigned char)worker[length]) && !strchr("-_", worker[length]))
+			worker[length] = '_';
+	if (asprintf(&path, "%s/%s_%u.%" PRIu64 ".pt.trace.json.gz", folder, worker, REC_PID(targets[target].pid),
+		     time_ns) < 0)
+		return NULL;
+	return path;
+}
+
+/* ---- samples ---- */
 
 /*
  * Returns, by path number, whether the options choose the samples of the path. malloc'ed; NULL: no

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "user/analysis/timeline.h"
+#include "user/analysis/tracks.h"
 #include "user/model/job.h"
 #include "user/model/samples.h"
 
@@ -17,6 +18,8 @@ struct export_options {
 	bool cpu;           /* samples: only those on the CPU */
 	bool main_threads;  /* samples: only those of each process's first thread */
 	bool native;        /* also the interpreter's own functions */
+	/* For formats made from the timeline: what else has a time; built. NULL: nothing. */
+	const struct tracks *tracks;
 };
 
 /* What a format is made from. */
@@ -26,6 +29,7 @@ struct export_ops {
 	const char *name;
 	bool binary; /* do not write it to a terminal */
 	bool gzip;   /* always compressed */
+	bool folder; /* a file per process, in a folder: the caller writes each with options.pid */
 	enum export_source source;
 	/*
 	 * Writes to out as it goes; the caller checks out for errors. timeline: NULL for a format
@@ -36,6 +40,7 @@ struct export_ops {
 
 extern const struct export_ops export_chrome;
 extern const struct export_ops export_perfetto;
+extern const struct export_ops export_tensorboard; /* chrome's, with nothing that torch.profiler does not write */
 extern const struct export_ops export_folded;
 extern const struct export_ops export_pprof;
 extern const struct export_ops export_pstats;
@@ -52,6 +57,25 @@ const char *export__list(void);
 char *export__track_name(const struct timeline_track *track);
 /* Returns text as an ASCII JSON string with its quotes, malloc'ed; NULL: no memory. */
 char *export__json_text(const char *text);
+#define EXPORT_STEP_PREFIX "ProfilerStep#"
+
+/* All tracks of options->tracks. NULL only with *cnt == 0. */
+const struct track *export__tracks(const struct export_options *options, size_t *cnt);
+/* Do the options choose the track? With a pid, tracks of the host (pid 0) are not chosen. */
+bool export__has_track(const struct export_options *options, const struct track *track);
+/* Has the process a track of steps? */
+bool export__steps_of(const struct export_options *options, uint32_t pid);
+/* Has the timeline a track of the process? */
+bool export__is_in_timeline(const struct timeline *timeline, uint32_t pid);
+const char *export__track_category(enum track_kind kind); /* "wait" */
+
+/*
+ * The file of a target (an index in job__targets) in a folder, as torch's tensorboard_trace_handler
+ * names it: "HOST_PID.TIME.pt.trace.json.gz". The time is when the recording ended, so that a second
+ * export replaces the file. malloc'ed; NULL: no memory.
+ */
+char *export__tensorboard_path(const struct job *job, size_t target, const char *folder);
+
 /* Is it an operator or a node? Kineto says more about those than about annotations. */
 bool export__is_op(enum span_kind kind);
 /* Kineto's categories. */

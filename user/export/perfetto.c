@@ -9,57 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/export/export.h"
-#include "user/export/proto.h"
+#include "user/export/perfetto_private.h"
 #include "user/lib/words.h"
 #include "user/report/common.h"
-
-/* Field numbers, by message (protos/perfetto/trace/perfetto_trace.proto). */
-enum { TRACE_PACKET = 1 };
-enum packet_field {
-	PACKET_CLOCK_SNAPSHOT = 6,
-	PACKET_TIMESTAMP = 8,
-	PACKET_SEQUENCE_ID = 10,
-	PACKET_TRACK_EVENT = 11,
-	PACKET_INTERNED_DATA = 12,
-	PACKET_SEQUENCE_FLAGS = 13,
-	PACKET_DEFAULTS = 59,
-	PACKET_TRACK_DESCRIPTOR = 60,
-};
-enum defaults_field { DEFAULTS_TRACK_EVENT = 11, DEFAULTS_CLOCK_ID = 58 };
-enum { EVENT_DEFAULTS_TRACK = 11 };
-enum snapshot_field { SNAPSHOT_CLOCKS = 1, SNAPSHOT_PRIMARY = 2 };
-enum clock_field { CLOCK_ID = 1, CLOCK_TIMESTAMP = 2, CLOCK_IS_INCREMENTAL = 3 };
-enum descriptor_field {
-	DESCRIPTOR_UUID = 1,
-	DESCRIPTOR_NAME = 2,
-	DESCRIPTOR_PROCESS = 3,
-	DESCRIPTOR_THREAD = 4,
-	DESCRIPTOR_PARENT = 5,
-};
-enum process_field { PROCESS_PID = 1, PROCESS_NAME = 6 };
-enum thread_field { THREAD_PID = 1, THREAD_TID = 2, THREAD_NAME = 5 };
-enum event_field {
-	EVENT_CATEGORY_IIDS = 3,
-	EVENT_ANNOTATIONS = 4,
-	EVENT_TYPE = 9,
-	EVENT_NAME_IID = 10,
-	EVENT_NAME = 23,
-	EVENT_FLOW_IDS = 47,
-	EVENT_TERMINATING_FLOW_IDS = 48,
-};
-enum annotation_field {
-	ANNOTATION_NAME_IID = 1,
-	ANNOTATION_INT = 4,
-	ANNOTATION_TEXT = 6,
-	ANNOTATION_TEXT_IID = 17,
-};
-enum interned_field { INTERNED_CATEGORIES = 1, INTERNED_NAMES = 2, INTERNED_ANNOTATIONS = 3, INTERNED_TEXTS = 29 };
-enum { ITEM_IID = 1, ITEM_TEXT = 2 };
-
-enum event_type { SLICE_BEGIN = 1, SLICE_END = 2 };
-enum sequence_flag { STATE_CLEARED = 1, NEEDS_STATE = 2 };
-enum packet_clock { CLOCK_REALTIME_ID = 1, CLOCK_MONOTONIC_ID = 3, CLOCK_OF_SEQUENCE = 64 };
 
 /* Each sequence interns a category once; ids must not be 0. */
 #define CATEGORY_IID(category) ((category) + 1)
@@ -78,6 +30,8 @@ enum annotation {
 	ANNOTATION__COUNT,
 };
 
+_Static_assert(ANNOTATION__GROUP_END == PERFETTO_GROUP_TEXTS, "struct op_group_texts holds them");
+
 static const char *const annotation_names[] = {
 	[ANNOTATION_SEQUENCE] = "Sequence number",
 	[ANNOTATION_SHAPES] = "Input Dims",
@@ -91,31 +45,7 @@ static const char *const annotation_names[] = {
 	[ANNOTATION_BLOCK] = "block",
 };
 
-/*
- * The texts of a group. The id of an interned text is (group index) * ANNOTATION__GROUP_END +
- * annotation.
- */
-struct op_group_texts {
-	char *texts[ANNOTATION__GROUP_END]; /* malloc'ed; NULL: none */
-};
-
-struct perfetto {
-	FILE *out;
-	struct proto packet;
-	const struct gpu_act *activities;
-	size_t activity_cnt;
-	bool *asked; /* by index in gpu__activities: the call caused work on the GPU */
-	const struct timeline_name *names;
-	char **texts;
-	struct op_group_texts *groups;
-	size_t name_cnt, group_cnt;
-	/* The track that is being written: */
-	uint32_t sequence;
-	uint64_t now_ns;
-	unsigned char *name_sent, *group_sent; /* by index */
-};
-
-static size_t packet__begin(struct perfetto *p)
+size_t perfetto__begin_packet(struct perfetto *p)
 {
 	size_t begun = proto__begin(&p->packet, TRACE_PACKET);
 
@@ -123,7 +53,7 @@ static size_t packet__begin(struct perfetto *p)
 	return begun;
 }
 
-static int packet__end(struct perfetto *p, size_t begun)
+int perfetto__end_packet(struct perfetto *p, size_t begun)
 {
 	proto__end(&p->packet, begun);
 	if (p->packet.failed)
@@ -169,44 +99,46 @@ static uint64_t track_uuid(const struct timeline_track *track)
 	return make_uuid(track->pid, track->gpu << 24 ^ track->tid, 16 + track->lane);
 }
 
-static uint64_t process_uuid(uint32_t pid)
+uint64_t perfetto__process_uuid(uint32_t pid)
 {
 	return make_uuid(pid, 0, 31);
 }
 
 static int put_clocks(struct perfetto *p, const struct rec_host *host)
 {
-	size_t packet = packet__begin(p), snapshot = proto__begin(&p->packet, PACKET_CLOCK_SNAPSHOT);
+	size_t packet = perfetto__begin_packet(p), snapshot = proto__begin(&p->packet, PACKET_CLOCK_SNAPSHOT);
 
 	put_clock(&p->packet, CLOCK_MONOTONIC_ID, host->monotonic_ns);
 	put_clock(&p->packet, CLOCK_REALTIME_ID, host->realtime_ns);
 	proto__int(&p->packet, SNAPSHOT_PRIMARY, CLOCK_MONOTONIC_ID);
 	proto__end(&p->packet, snapshot);
-	return packet__end(p, packet);
+	return perfetto__end_packet(p, packet);
 }
 
-static int put_process_track(struct perfetto *p, const struct job *job, uint32_t pid)
+int perfetto__put_process(struct perfetto *p, const struct job *job, uint32_t pid)
 {
 	struct rec_target target = common__target(job, pid);
-	size_t packet = packet__begin(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR), process;
+	size_t packet = perfetto__begin_packet(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR),
+	       process;
 
-	proto__int(&p->packet, DESCRIPTOR_UUID, process_uuid(pid));
+	proto__int(&p->packet, DESCRIPTOR_UUID, perfetto__process_uuid(pid));
 	process = proto__begin(&p->packet, DESCRIPTOR_PROCESS);
 	proto__int(&p->packet, PROCESS_PID, pid);
 	proto__text(&p->packet, PROCESS_NAME, target.command);
 	proto__end(&p->packet, process);
 	proto__end(&p->packet, descriptor);
-	return packet__end(p, packet);
+	return perfetto__end_packet(p, packet);
 }
 
 static int put_thread_track(struct perfetto *p, const struct timeline_track *track)
 {
-	size_t packet = packet__begin(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR), thread;
+	size_t packet = perfetto__begin_packet(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR),
+	       thread;
 	char *name = export__track_name(track), text[64];
 	int err;
 
 	proto__int(&p->packet, DESCRIPTOR_UUID, track_uuid(track));
-	proto__int(&p->packet, DESCRIPTOR_PARENT, process_uuid(track->pid));
+	proto__int(&p->packet, DESCRIPTOR_PARENT, perfetto__process_uuid(track->pid));
 	if (track->gpu) {
 		snprintf(text, sizeof(text), "GPU %u %s", track->gpu - 1, name ? name : "");
 		proto__text(&p->packet, DESCRIPTOR_NAME, text);
@@ -220,7 +152,7 @@ static int put_thread_track(struct perfetto *p, const struct timeline_track *tra
 		proto__end(&p->packet, thread);
 	}
 	proto__end(&p->packet, descriptor);
-	err = packet__end(p, packet);
+	err = perfetto__end_packet(p, packet);
 	free(name);
 	return name ? err : -ENOMEM;
 }
@@ -231,7 +163,7 @@ static int put_thread_track(struct perfetto *p, const struct timeline_track *tra
  */
 static int put_sequence(struct perfetto *p, const struct timeline_track *track)
 {
-	size_t packet = packet__begin(p), message, inner;
+	size_t packet = perfetto__begin_packet(p), message, inner;
 
 	p->now_ns = track->spans[0].start_ns;
 	proto__int(&p->packet, PACKET_SEQUENCE_FLAGS, STATE_CLEARED);
@@ -253,14 +185,14 @@ static int put_sequence(struct perfetto *p, const struct timeline_track *track)
 	proto__end(&p->packet, message);
 	memset(p->name_sent, 0, p->name_cnt);
 	memset(p->group_sent, 0, p->group_cnt);
-	return packet__end(p, packet);
+	return perfetto__end_packet(p, packet);
 }
 
 /* ---- slices ---- */
 
 static size_t event__begin(struct perfetto *p, size_t *packet, uint64_t time_ns)
 {
-	*packet = packet__begin(p);
+	*packet = perfetto__begin_packet(p);
 	proto__int(&p->packet, PACKET_TIMESTAMP, time_ns - p->now_ns);
 	p->now_ns = time_ns;
 	proto__int(&p->packet, PACKET_SEQUENCE_FLAGS, NEEDS_STATE);
@@ -273,7 +205,7 @@ static int put_end(struct perfetto *p, uint64_t end_ns)
 
 	proto__int(&p->packet, EVENT_TYPE, SLICE_END);
 	proto__end(&p->packet, event);
-	return packet__end(p, packet);
+	return perfetto__end_packet(p, packet);
 }
 
 static uint64_t text_iid(uint32_t group, int annotation)
@@ -379,7 +311,7 @@ static int put_begin(struct perfetto *p, const struct timeline_span *span)
 		proto__fixed64(&p->packet, kind == SPAN_OP ? EVENT_FLOW_IDS : EVENT_TERMINATING_FLOW_IDS, span->flow);
 	proto__end(&p->packet, event);
 	put_new_texts(p, span, kind == SPAN_STEP);
-	return packet__end(p, packet);
+	return perfetto__end_packet(p, packet);
 }
 
 /*
@@ -477,7 +409,7 @@ static int put_perfetto_tracks(struct perfetto *p, const struct job *job, const 
 			continue;
 		p->sequence++;
 		if (!i || tracks[i - 1].pid != tracks[i].pid)
-			err = put_process_track(p, job, tracks[i].pid);
+			err = perfetto__put_process(p, job, tracks[i].pid);
 		if (!err)
 			err = put_thread_track(p, &tracks[i]);
 		if (!err)
@@ -500,6 +432,8 @@ static int write_perfetto(struct job *job, const struct timeline *timeline, cons
 		err = put_clocks(&p, job__host(job));
 	if (!err)
 		err = put_perfetto_tracks(&p, job, timeline, options->pid);
+	if (!err)
+		err = perfetto_tracks__put(&p, job, timeline, options);
 	export__free_texts(p.texts, p.name_cnt);
 	for (size_t i = 0; p.groups && i < p.group_cnt; i++)
 		for (int a = 0; a < ANNOTATION__GROUP_END; a++)

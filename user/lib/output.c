@@ -265,6 +265,47 @@ int output__check(const char *path, struct output *out)
 	return output__is_stdout(path) ? 0 : begin(path, out, true);
 }
 
+/* Makes the last folder of path, unless something has its name. 0 or -errno. */
+static int make_last_folder(const char *path, struct output *out)
+{
+	long uid = env_id("SUDO_UID"), gid = env_id("SUDO_GID");
+	int err;
+
+	*out = (struct output){.fd = -1, .folder = -1, .unnamed = -1};
+	err = find_folder(path, out);
+	if (err || !*out->name)
+		goto out;
+	if (mkdirat(out->folder, out->name, 0755)) {
+		err = errno == EEXIST ? 0 : -errno;
+	} else if (uid >= 0 && gid >= 0 && fchownat(out->folder, out->name, uid, gid, AT_SYMLINK_NOFOLLOW)) {
+		/* The file system has no owners, so nothing is lost. */
+	}
+out:
+	if (out->folder >= 0)
+		close(out->folder);
+	out->folder = -1;
+	return err;
+}
+
+int output__make_folder(const char *path, struct output *out)
+{
+	uint64_t lowered = be_the_user();
+	char part[PATH_MAX];
+	int err = snprintf(part, sizeof(part), "%s", path) >= (int)sizeof(part) ? -ENAMETOOLONG : 0;
+
+	*out = (struct output){.fd = -1, .folder = -1, .unnamed = -1};
+	for (char *end = part; !err && *end; end++) {
+		if (*end != '/' || end == part)
+			continue;
+		*end = 0;
+		err = make_last_folder(part, out);
+		*end = '/';
+	}
+	err = err ?: make_last_folder(part, out);
+	capabilities__raise(lowered);
+	return err;
+}
+
 /* linkat replaces no file, so the file takes its name in two steps. */
 static int name_unnamed(struct output *out)
 {

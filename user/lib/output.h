@@ -33,6 +33,11 @@ const char *output__name(const char *path);
  * SUDO_UID:SUDO_GID when those are set. 0; or -errno with out->refused, for output__explain.
  */
 int output__open(const char *path, struct output *out);
+/*
+ * Makes the folder, and those above it, where they are missing. What it makes belongs to
+ * SUDO_UID:SUDO_GID when those are set. Like output__open, but there is nothing to release.
+ */
+int output__make_folder(const char *path, struct output *out);
 /* Would output__open work? Opens and makes nothing. Like output__open. */
 int output__check(const char *path, struct output *out);
 /* Gives the file its name. 0 or -errno. */
