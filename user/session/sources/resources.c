@@ -10,12 +10,14 @@
 
 #include "include/resource_records.h"
 #include "user/lib/array.h"
+#include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
 #include "user/session/state.h"
 
 #define PERIOD_NS  1000000000ULL
 #define LEFT_EVERY 10  /* looks: cgroups sum up their memory when they are asked */
 #define KEPT_MAX   256 /* processes whose files stay open: the session needs descriptors for others */
+#define OTHERS_MAX 64  /* of the other processes in one look; the next look goes on with the rest */
 
 /* The network of a namespace, at one look. */
 struct network {
@@ -28,7 +30,7 @@ struct network {
 struct resources {
 	uint64_t next_ns, look_cnt;
 	uint64_t failed;
-	size_t kept;
+	size_t kept, turn;     /* turn: the first target that the next look may take as one of the others */
 	struct array networks; /* struct network, of this look */
 	bool has_machine;
 	uint64_t available_bytes, swapped_bytes; /* of the machine */
@@ -81,17 +83,17 @@ static const struct network *network_of(struct resources *r, pid_t pid)
 	return network;
 }
 
-static void set_network(struct resources *r, pid_t pid, struct rec_resources *rec)
+/* Returns 1 if that failed, else 0. */
+static int set_network(struct resources *r, pid_t pid, struct rec_resources *rec)
 {
 	const struct network *network = network_of(r, pid);
 
-	if (!network || network->err) {
-		r->failed += !network || network->err != -ESRCH;
-		return;
-	}
+	if (!network || network->err)
+		return 1;
 	rec->known |= RESOURCES_NET;
 	rec->received_bytes = network->received_bytes;
 	rec->sent_bytes = network->sent_bytes;
+	return 0;
 }
 
 static void set_swap(struct resources *r, pid_t pid, struct rec_resources *rec)
@@ -118,21 +120,31 @@ static void set_left(const struct resources *r, pid_t pid, struct rec_resources 
 	}
 }
 
+/* The files of a process that ends meanwhile fail in many ways: nothing is lost with them. */
+static bool still_lives(const struct target *t)
+{
+	struct proc_stat stat;
+
+	return !proc__stat(t->process.pid, 0, &stat) && !proc_stat__dead(&stat) &&
+	       stat.start_time == t->process.start_time;
+}
+
 static void look_at(struct session *s, struct target *t, bool left)
 {
 	struct rec_resources rec = {.hdr = {.type = REC_RESOURCES, .size = sizeof(rec)}, .pid = t->process.pid};
 	struct target_resources *own = of_target(t);
 	struct resources *r = state_of(s);
 	struct proc_usage usage;
+	uint64_t failed = 0;
 	int err;
 
 	if (!own->kept && r->kept < KEPT_MAX) {
 		own->kept = true;
 		r->kept++;
 	}
-	err = proc_usage__read(t->process.pid, &own->files, own->kept, &usage, &r->failed);
+	err = proc_usage__read(t->process.pid, &own->files, own->kept, &usage, &failed);
 	if (err || usage.start_time != t->process.start_time) {
-		r->failed += err && err != -ESRCH;
+		r->failed += err && still_lives(t);
 		return;
 	}
 	rec.time_ns = session__now_ns();
@@ -146,23 +158,39 @@ static void look_at(struct session *s, struct target *t, bool left)
 	rec.read_bytes = usage.read_bytes;
 	rec.written_bytes = usage.written_bytes;
 	if (!usage.ended) {
-		set_network(r, rec.pid, &rec);
+		failed += set_network(r, rec.pid, &rec);
 		set_swap(r, rec.pid, &rec);
 		if (left)
 			set_left(r, rec.pid, &rec);
 	}
+	if (failed && still_lives(t))
+		r->failed += failed;
 	session__emit(s, &rec.hdr);
 }
 
 static void look_at_all(struct session *s, bool left)
 {
 	struct resources *r = state_of(s);
+	size_t others = 0, turn = r->turn;
 
 	r->networks.cnt = 0;
 	r->has_machine = !proc_usage__machine(&r->available_bytes, &r->swapped_bytes);
-	for (size_t i = 0; i < s->target_cnt; i++)
-		if (!s->targets[i]->gone && !of_target(s->targets[i])->unfollowed)
-			look_at(s, s->targets[i], left);
+	r->turn = 0;
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+
+		if (t->gone || of_target(t)->unfollowed)
+			continue;
+		if (!of_target(t)->kept && r->kept == KEPT_MAX) {
+			if (i < turn)
+				continue;
+			if (others++ == OTHERS_MAX)
+				r->turn = i;
+			if (others > OTHERS_MAX)
+				continue;
+		}
+		look_at(s, t, left);
+	}
 }
 
 static bool is_wanted(const struct session *s)
