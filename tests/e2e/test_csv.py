@@ -43,6 +43,7 @@ def recording(tmp_path_factory):
             rec.gpu(pid, 2, cupti_ns=10**9),
             rec.gpu_activity(pid, rec.KERNEL, stepped.START + MS, MS, 902, 1),
             rec.gpu_activity(pid, rec.KERNEL, stepped.START + 3 * MS, 2 * MS, 900, 2),
+            *(rec.record("RESOURCES", pid=pid, time_ns=stepped.START + second * 10**9, known=15, rss_bytes=123456789 << second) for second in range(4)),
         ]
     return job.write(tmp_path_factory.mktemp("csv") / 'every, "report".rec')
 

@@ -9,7 +9,8 @@ import pytest
 
 pytestmark = helpers.needs_bpf
 
-SECONDS = 4  # of a recording, for which the pages take more
+SECONDS = 4  # of a recording, for which the pages take 10
+SAMPLED_SECONDS = 8  # of one that is long enough for functions to differ by more than chance
 SLOWER = 6  # diff's exit code
 
 
@@ -30,7 +31,7 @@ def shapes(lines):
     return {" ".join(re.split(r"  |:", line)[0].split()[:2]) for line in lines}
 
 
-def walk(bench, page, *jobs):
+def walk(bench, page, *jobs, seconds=SECONDS):
     """Runs the page's commands; each recording is of the next of the jobs, [script, ARGS...]. {command: what it printed}"""
     printed, jobs = {}, [bench.job(*args) for args in jobs]
     for job in jobs:
@@ -40,7 +41,7 @@ def walk(bench, page, *jobs):
         if args[0] == "record":
             job = jobs.pop(0)
             job.release()
-            args = ["record", "-p", job.pid, *(("%ds" % SECONDS) if arg == "10s" else arg for arg in args[1:])]
+            args = ["record", "-p", job.pid, *(("%ds" % seconds) if arg == "10s" else arg for arg in args[1:])]
         result = helpers.stepflame(*args, cwd=bench.directory)
         assert result.returncode in ((helpers.OK, SLOWER) if "--threshold" in args else (helpers.OK,)), (command, result.stderr)
         if args[0] != "ps":  # which knows nothing of a job that comes last on the page
@@ -69,7 +70,7 @@ def test_loader(bench):
 
 def test_since_yesterday(bench):
     job = ["walk_yesterday.py", "--epochs", 9]
-    printed = walk(bench, "walk-since-yesterday.md", job, [*job, "--norms"])
+    printed = walk(bench, "walk-since-yesterday.md", job, [*job, "--norms"], seconds=SAMPLED_SECONDS)
     assert "norm" in printed["stepflame diff yesterday.rec today.rec"]
 
 

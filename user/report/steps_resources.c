@@ -11,6 +11,9 @@
 #include "user/report/text.h"
 
 #define DEFAULT_LIMIT 10
+/* On narrower terminals the columns that matter least are in JSON and CSV only. */
+#define MEDIUM_COLUMNS 100
+#define WIDE_COLUMNS   124
 #define DAY_S         86400.0
 #define FULL_MAX_S    (100 * DAY_S) /* later ends of the memory are not said */
 
@@ -42,6 +45,7 @@ static json_t *json_growth(const struct resource_use *use)
 static int add_row(const struct resource_use *use, struct table *table)
 {
 	const struct resource_rates *r = &use->rates;
+	bool medium = text__columns() >= MEDIUM_COLUMNS, wide = text__columns() >= WIDE_COLUMNS;
 	const struct cell cells[] = {
 		cell__json("pid", json_integer(use->pid)),
 		cell__new(NULL, 1, "pid", 8, 0, json_integer(REC_PID(use->pid))),
@@ -55,11 +59,11 @@ static int add_row(const struct resource_use *use, struct table *table)
 		cell__json("shared_last_bytes", bytes_of(use->has_memory, use->shared_last_bytes)),
 		cell__json("swap_last_bytes", bytes_of(use->has_swap, use->swap_last_bytes)),
 		cell__json("swap_max_bytes", bytes_of(use->has_swap, use->swap_max_bytes)),
-		cell__new(NULL, 4, "MB min", 8, 0, mega(use->has_memory, use->rss_min_bytes)),
-		cell__new(NULL, 5, "max", 8, 0, mega(use->has_memory, use->rss_max_bytes)),
-		cell__new(NULL, 6, "last", 8, 0, mega(use->has_memory, use->rss_last_bytes)),
-		cell__new(NULL, 7, "shared", 8, 0, mega(use->has_memory, use->shared_last_bytes)),
-		cell__new(NULL, 8, "swap", 6, 0, mega(use->has_swap, use->swap_last_bytes)),
+		cell__new(NULL, 4, "MB last", 8, 0, mega(use->has_memory, use->rss_last_bytes)),
+		cell__if(wide, cell__new(NULL, 5, "min", 8, 0, mega(use->has_memory, use->rss_min_bytes))),
+		cell__if(medium, cell__new(NULL, 6, "max", 8, 0, mega(use->has_memory, use->rss_max_bytes))),
+		cell__if(wide, cell__new(NULL, 7, "shared", 8, 0, mega(use->has_memory, use->shared_last_bytes))),
+		cell__if(medium, cell__new(NULL, 8, "swap", 6, 0, mega(use->has_swap, use->swap_last_bytes))),
 		cell__new("minor_faults_per_s", 9, "faults/s", 9, 0, rate(r->minor_faults_per_s)),
 		cell__new("major_faults_per_s", 10, "major/s", 8, 1, rate(r->major_faults_per_s)),
 		cell__json("read_bytes_per_s", rate(r->read_per_s)),
@@ -68,8 +72,8 @@ static int add_row(const struct resource_use *use, struct table *table)
 		cell__json("sent_bytes_per_s", rate(r->sent_per_s)),
 		cell__new(NULL, 11, "read MB/s", 10, 2, mega(true, r->read_per_s)),
 		cell__new(NULL, 12, "written", 8, 2, mega(true, r->written_per_s)),
-		cell__new(NULL, 13, "received", 9, 2, mega(true, r->received_per_s)),
-		cell__new(NULL, 14, "sent", 7, 2, mega(true, r->sent_per_s)),
+		cell__if(wide, cell__new(NULL, 13, "received", 9, 2, mega(true, r->received_per_s))),
+		cell__if(wide, cell__new(NULL, 14, "sent", 7, 2, mega(true, r->sent_per_s))),
 		cell__json("growth", json_growth(use)),
 	};
 
@@ -170,7 +174,7 @@ int steps_resources__print(const struct steps_view *view, FILE *out)
 		for (size_t i = 0; i < cnt; i++)
 			if (say_trouble(&uses[i], text))
 				text__paragraph(out, "wrong: %s", text);
-		if (net)
+		if (net && text__columns() >= WIDE_COLUMNS)
 			text__paragraph(out, "received, sent: bytes of all interfaces of the network namespace, "
 					     "whichever process they were for");
 		fputc('\n', out);
