@@ -5,6 +5,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import termios
@@ -21,13 +22,17 @@ def at_terminal(columns, *args, env=()):
     env = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | dict(env)
     env = {key: value for key, value in env.items() if value is not None}
     process = subprocess.Popen([helpers.STEPFLAME, *map(str, args)], stdout=its, env=env)
+    os.set_blocking(ours, False)
+    text, ended = b"", False
+    while True:  # its side stays open: to close it could lose what is still on the way
+        try:
+            text += os.read(ours, 65536)
+        except BlockingIOError:
+            if ended:
+                break
+            select.select([ours], [], [], 0.01)
+            ended = process.poll() is not None
     os.close(its)
-    text = b""
-    try:
-        while part := os.read(ours, 65536):
-            text += part
-    except OSError:  # EIO: the other side is closed
-        pass
     os.close(ours)
     assert process.wait(60) == helpers.OK
     return text.decode().replace("\r\n", "\n")
