@@ -250,7 +250,7 @@ def test_words(tmp_path):
     ruled = [rf.boundary(PID, PID, i, 10**9 + 10 * i * MS, (0, 10 * MS), rule=2) for i in range(9)]
     ruled += [rf.target(PID), rf.window(10**9, 2 * 10**9, 9, 2)]
     text = diff(write(tmp_path, "ruled.rec", ruled), a).stdout
-    assert "in A DataLoader's next with Optimizer.step, in B Lightning's run_training_batch" in text
+    assert "in A the first Optimizer.step after a batch, in B Lightning's run_training_batch" in text
 
 
 def test_threshold(tmp_path):

@@ -259,7 +259,7 @@ class App {
     const timed = this.state.view === 'time' && this.stepOverTime();
     if (timed) return this.storyOfStep(timed);
     if (!this.data.tracks.some((t) => t.recording === 0)) return ['No steps were found in this recording: this is its whole time as one range, ', strong(duration(a)), ' per second.'];
-    if (!this.changed) return ['Samples tell of ', strong(duration(a)), ` ${this.unit}`, this.phase >= 0 ? ` in ${this.state.phase}` : ''];
+    if (!this.changed) return ['By samples ', strong(duration(a)), ` ${this.unit}`, this.phase >= 0 ? ` in ${this.state.phase}` : ''];
     const {own} = sumFunctions(this.data, this.weights);
     const changes = Array.from(own[0], (_, f) => ({f, ...compare(own, f, this.steps)}));
     const most = changes.filter(({change, error}) => Math.abs(change) > Math.max(2 * error, Math.abs(b - a) * 0.05)).sort((x, y) => Math.abs(y.change) - Math.abs(x.change));

@@ -24,7 +24,7 @@ static const struct {
 } step_rules[] = {
 	[STEP_NONE] = {NULL, "no step boundary found"},
 	[STEP_LIGHTNING] = {"lightning", "Lightning's run_training_batch"},
-	[STEP_LOADER_OPTIMIZER] = {"loader_optimizer", "DataLoader's next with Optimizer.step"},
+	[STEP_LOADER_OPTIMIZER] = {"loader_optimizer", "the first Optimizer.step after a batch"},
 	[STEP_OPTIMIZER] = {"optimizer", "Optimizer.step"},
 	[STEP_PROFILER] = {"profiler_step", "ProfilerStep#"},
 	[STEP_ANNOTATION] = {"step_annotation", "StepTraceAnnotation"},
