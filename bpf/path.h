@@ -20,6 +20,7 @@ struct path_scratch {
 	struct rec_path rec;
 	struct path_span spans[SPAN_DEPTH];
 	u64 by_group; /* set by its owner: operators of different groups make different paths */
+	u64 until_ns; /* set by its owner: without spans that began later; 0: all */
 };
 
 struct path_walk {
@@ -35,6 +36,8 @@ static long path__step(u32 i, struct path_walk *walk)
 	const struct span *s = span__at(walk->t, i);
 	struct path_span *slot = &walk->scratch->spans[BOUND_INDEX(walk->cnt, SPAN_DEPTH)];
 
+	if (walk->scratch->until_ns && s->start_ns > walk->scratch->until_ns)
+		return 1;
 	if (s->kind == SPAN_NONE || !s->name) /* a range without a name */
 		return 0;
 	slot->name = s->name;

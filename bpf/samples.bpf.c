@@ -271,7 +271,9 @@ static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct 
 	if (t)
 		t->gap_sampled = 1;
 	if (scratch) {
+		scratch->path.until_ns = now; /* the thread may have run on since, unseen */
 		path = path__of(&scratch->path, t);
+		scratch->path.until_ns = 0;
 		around__request(t, path);
 		scratch__release(scratch);
 	}

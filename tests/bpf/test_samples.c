@@ -275,6 +275,35 @@ static void test_unseen(void **state)
 	expect_counters(CNT__COUNT);
 }
 
+/* The spans of such a wait are those around it, not those that began behind it. */
+static void test_unseen_paths(void **state)
+{
+	u64 gen = action__new("fit"), path;
+
+	(void)state;
+	action__next(gen, STACK);
+	timer(USER_CS, USER_IP);
+	path = next_sample()->path;
+	cpu.user = in_call(SYS_CLOCK_NANOSLEEP, 0, 0, 0);
+	job.task.se.sum_exec_runtime = 1000000;
+	away();
+	wait_ns(THRESHOLD);
+	native.task = &job.task;
+	wait_ns(300);
+	fn__enter(FN_FIRST, FRAME(1));
+	wait_ns(400);
+	job.task.se.sum_exec_runtime += 700;
+	away();
+	assert_int_equal(expect_wait(CAUSE_SLEEP, THRESHOLD, 1)->path, path);
+	wait_ns(THRESHOLD);
+	back();
+	assert_true(expect_wait(CAUSE_SLEEP, THRESHOLD, 1)->path != path);
+	fn__exit(FN_FIRST, FRAME(1));
+	action__next(gen, STACK);
+	expect_no_more();
+	expect_counters(CNT__COUNT);
+}
+
 /* Two threads in turn on one CPU. */
 static void test_threads(void **state)
 {
@@ -562,6 +591,7 @@ int main(void)
 		TEST(test_wait),
 		TEST(test_preempted),
 		TEST(test_unseen),
+		TEST(test_unseen_paths),
 		TEST(test_threads),
 		TEST(test_short_waits),
 		TEST(test_short_waits_by_place),

@@ -82,7 +82,7 @@ def test_table_is_lightnings(shared, monkeypatch):
     simple = pytest.importorskip("lightning.pytorch.profilers.simple")
     record, _ = shared.recorded(*RUNS["fit"])
     found = helpers.report(record.file)
-    text = helpers.report_text(record.file, "--simple")
+    text = helpers.report_text(record.file, "--simple", "--limit", "0")
 
     profiler = simple.SimpleProfiler()
     profiler.start_time = 0.0

@@ -22,7 +22,8 @@ START = 1_000_000_000
 
 
 def report(path, *args):
-    return subprocess.run([STEPFLAME, "report", str(path), "--simple", *args], capture_output=True, timeout=60)
+    """Of all rows, unless args say how many."""
+    return subprocess.run([STEPFLAME, "report", str(path), "--simple", "--limit", "0", *args], capture_output=True, timeout=60)
 
 
 class Durations(list):

@@ -204,6 +204,17 @@ def test_which_report_is_the_default(recording):
     assert helpers.stepflame("report", "--simple", recording).stdout.startswith("Profiler Report\n")
 
 
+def test_rows_of_the_simple_report(tmp_path):
+    """A screen of them, unless asked for more; a program that reads them gets all."""
+    rows = [rec.agg(PID, rec.ACTION, name, 1, 10**6, first_ns=1) for name in range(1, 31)]
+    recording = tmp_path / "a.rec"
+    recording.write_bytes(rec.recording([rec.target(PID), rec.window(1, 10**9), *(rec.name(n, f"action {n}") for n in range(1, 31)), *rows]))
+    for options, cnt in ((["--simple"], 15), (["--all"], 30), (["--limit", "0"], 30), (["--limit", "20"], 20), (["--csv"], 30)):
+        text = helpers.stepflame("report", recording, *options).stdout
+        assert text.count("action ") == cnt and ("15 more rows (--limit 15)" in text) == (cnt == 15), options
+    assert len(helpers.report(recording)["actions"]) == 30
+
+
 @helpers.needs_bpf
 def test_of_a_job(bench):
     """record ends with it. The job sleeps for a known time in the data of every step, and plants nothing else."""

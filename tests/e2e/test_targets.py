@@ -88,6 +88,25 @@ def test_several_jobs(bench):
     host.end()
 
 
+@helpers.needs_bpf
+def test_ranks_that_have_just_ended(bench):
+    """Those of a job that end between the look for them and the probes are missed, and said; if all do, that is an error."""
+    run = "ended-%d" % os.getpid()
+    jobs = [bench.job("plain_loop.py", env={"TORCHELASTIC_RUN_ID": run, "RANK": str(rank)}).until_ready() for rank in (0, 1)]
+    for stays, code in ((jobs[0], helpers.OK), (None, helpers.TARGET)):
+        file = bench.directory / "a.rec"
+        record = bench.process(helpers.STEPFLAME, "record", "--job", run, "-d", "300ms", "-o", file)
+        helpers.until(helpers.READY_SECONDS, lambda: "recording PID" in record.stderr, record.what)
+        ended = [job for job in jobs if job is not stays]
+        for job in ended:
+            job.kill()
+        jobs = [stays]
+        assert record.wait() == code, record.what()
+        if stays:
+            assert "process %d ended before it could be recorded" % ended[0].pid in record.stderr, record.what()
+            assert recorded_pids(file) == {stays.pid}
+
+
 @needs_namespace
 @pytest.mark.parametrize("command", ["record", "top", "dump"])
 def test_no_job(command, tmp_path):

@@ -433,10 +433,8 @@ static void prepare_injection(const struct record_args *args)
 static int start_targets(struct session *session, const struct record_args *args, struct sink *sink,
 			 struct launch *launch)
 {
-	int err = 0;
+	int err = targets__attach(&args->targets, session);
 
-	for (size_t i = 0; i < args->targets.pids.cnt && !err; i++)
-		err = session__attach(session, args->targets.pids.pid[i]);
 	if (!err && args->command) {
 		prepare_injection(args);
 		err = launch__fork(launch, args->command, &args->runs_as) ?: session__follow(session, launch->pid);

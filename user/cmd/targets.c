@@ -166,3 +166,19 @@ void targets__choose_or_die(struct targets *targets, const char *verb, const cha
 	if (code)
 		exit(code);
 }
+
+int targets__attach(const struct targets *targets, struct session *session)
+{
+	size_t gone = 0;
+
+	for (size_t i = 0; i < targets->pids.cnt; i++) {
+		bool may_end = (targets->job || targets->all) && gone + 1 < targets->pids.cnt;
+		int err = session__attach(session, targets->pids.pid[i], may_end);
+
+		if (err == -ESRCH && may_end)
+			gone++;
+		else if (err)
+			return err;
+	}
+	return 0;
+}

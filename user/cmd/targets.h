@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "user/cmd/pids.h"
+#include "user/session/session.h"
 
 enum { OPT_TARGET_JOB = 0x200, OPT_TARGET_ALL };
 
@@ -46,5 +47,11 @@ void targets__check(struct argp_state *state, const struct targets *targets);
  * after a message: there is no such job, or several. doing: "recording"; verb: "record".
  */
 void targets__choose_or_die(struct targets *targets, const char *verb, const char *doing);
+
+/*
+ * Attaches to each. Those that targets__choose_or_die chose may have ended since, as long as one is
+ * left. 0, or -errno after a message, as session__attach.
+ */
+int targets__attach(const struct targets *targets, struct session *session);
 
 #endif

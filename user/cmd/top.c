@@ -268,10 +268,8 @@ static int watch_live(struct live_view *live)
 {
 	const struct top_args *args = live->args;
 	struct top_usage before; /* excludes what the processes used before we attached */
-	int err = 0, end_err;
+	int err = targets__attach(&args->targets, live->session), end_err;
 
-	for (size_t i = 0; i < args->targets.pids.cnt && !err; i++)
-		err = session__attach(live->session, args->targets.pids.pid[i]);
 	err = err ?: session__open(live->session) ?: usage__read(&live->usage, live->job, &before);
 	if (!err && !args->batch)
 		err = screen__open(&live->screen);

@@ -21,6 +21,9 @@
 #include "user/report/rows.h"
 #include "user/report/text.h"
 
+/* Rows of the text, unless --limit or --all say otherwise; JSON and CSV have all. */
+#define DEFAULT_LIMIT 15
+
 /* ---- the table ---- */
 
 static void print_cells(FILE *out, size_t width, const char *action, const char *mean, const char *calls,
@@ -135,9 +138,13 @@ static void explain_no_actions(const struct rows *rows, const struct report_opti
 
 static int print_simple_table(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
 {
+	struct report_options shown = *options;
 	struct rows rows;
-	int err = rows__collect(job, options, pid, "percent", &rows);
+	int err;
 
+	if (shown.limit < 0 && !shown.all)
+		shown.limit = DEFAULT_LIMIT;
+	err = rows__collect(job, &shown, pid, "percent", &rows);
 	if (err)
 		return err;
 	err = simple__table(&rows, rows__window_s(job), out);

@@ -233,18 +233,26 @@ void session__free(struct session *s)
 	free(s);
 }
 
+/* Says that a process is no longer there. -ESRCH. */
+static int miss_process(pid_t pid, bool may_end)
+{
+	if (may_end)
+		log__warn(NULL, "process %d ended before it could be recorded", pid);
+	else
+		log__error("stepflame ps lists the training processes of this host",
+			   "process %d ended while probes were being attached", pid);
+	return -ESRCH;
+}
+
 /* Can stepflame record this target? err: from targets__resolve. 0, or -errno after a message. */
-static int check_target(struct session *s, struct target *t, int err)
+static int check_target(struct session *s, struct target *t, bool may_end, int err)
 {
 	int pid = t->process.pid;
 	char why[PYTHON_WHY_BYTES];
 	const char *fix;
 
-	if (err == -ESRCH || !process__alive(&t->process)) {
-		log__error("stepflame ps lists the training processes of this host",
-			   "process %d ended while probes were being attached", pid);
-		return -ESRCH;
-	}
+	if (err == -ESRCH || !process__alive(&t->process))
+		return miss_process(pid, may_end);
 	if (SOURCES_TRY(check, s, t))
 		return -EOPNOTSUPP;
 	for (int id = 0; id < SOURCE__COUNT; id++)
@@ -295,13 +303,15 @@ static int refuse_process(pid_t pid, int err)
 	return err;
 }
 
-int session__attach(struct session *s, pid_t pid)
+int session__attach(struct session *s, pid_t pid, bool may_end)
 {
 	uint64_t start = session__now_ns();
 	struct process process = {};
 	struct target *t;
 	int err = process__read(pid, &process);
 
+	if (err == -ESRCH && may_end)
+		return miss_process(pid, may_end);
 	if (err)
 		return refuse_process(pid, err);
 	if (targets__find(s, process.pid)) {
@@ -314,8 +324,10 @@ int session__attach(struct session *s, pid_t pid)
 		process__release(&process);
 		return err;
 	}
-	err = check_target(s, t, targets__resolve(s, t));
+	err = check_target(s, t, may_end, targets__resolve(s, t));
 	err = err ?: SOURCES_TRY(attached, s, t);
+	if (err == -ESRCH)
+		target__mark_gone(s, t);
 	if (err)
 		return err;
 	add_children(s, pid);
@@ -350,7 +362,7 @@ int session__open(struct session *s)
 	uint64_t start = session__now_ns();
 
 	for (size_t i = 0; i < s->target_cnt; i++) {
-		int err = s->targets[i]->file_cnt ? targets__open(s, s->targets[i]) : 0;
+		int err = s->targets[i]->file_cnt && !s->targets[i]->gone ? targets__open(s, s->targets[i]) : 0;
 
 		if (err)
 			return err;

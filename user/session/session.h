@@ -75,9 +75,10 @@ void session__free(struct session *s); /* accepts NULL */
 /*
  * Attaches to a live process. 0 or -errno, after a message: -ESRCH: no such process; -EPERM: not
  * ours; -EOPNOTSUPP: not a supported Python with torch (any process will do if an --action can be
- * timed in it); -EEXIST: already attached.
+ * timed in it); -EEXIST: already attached. may_end: that it is no longer there (-ESRCH) is no error,
+ * and the session can go on without it.
  */
-int session__attach(struct session *s, pid_t pid);
+int session__attach(struct session *s, pid_t pid, bool may_end);
 
 /*
  * Follows a process before its exec: the session attaches probes as the process maps libraries. 0
