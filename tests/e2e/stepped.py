@@ -119,13 +119,14 @@ class Job:
     rows: list = field(default_factory=list)
     targets: list = field(default_factory=lambda: [rec.target(PID, torch="2.15.0+cpu")])
     extra: list = field(default_factory=list)  # records
+    host: str = "host"
 
     @property
     def end(self):
         return max([end for _, end, _ in self.steps] + [row.time for row in self.rows])
 
     def write(self, path):
-        records = [rec.host(), *self.targets, rec.window(START, START + self.end, len(self.steps), 1 if self.steps else 0)]
+        records = [rec.host(hostname=self.host), *self.targets, rec.window(START, START + self.end, len(self.steps), 1 if self.steps else 0)]
 
         intern = rec.interned(records)
 
@@ -223,4 +224,30 @@ def training(steps=200, step_ns=80_000_000, slow=37, spots=60, seed=1, workers=2
     for t in range(other_threads):
         for at in range(t * 1000, now, PERIOD * 18):
             job.rows.append(Row(PID + 1000 + t, at, PERIOD, rng.choice(natives)))
+    return job
+
+
+def in_every_report(other, label="a label", path="/data/shard-0001.tar", action="fit"):
+    """A Job with rows in every report, and a second process that has all but steps."""
+    ms = 10**6
+    job = training(steps=120, slow=11)
+    shapes = b"".join(rec.word(rec.WORD_TENSOR, dims) for dims in ((64, 784), ()))
+    job.targets.append(rec.target(other, rank=1))
+    job.extra = [rec.name(900, label), rec.name(901, path), rec.name(902, "_Z4sgemmPfS_"), rec.name(903, action)]
+    for pid in (PID, other):
+        job.extra += [
+            rec.agg(pid, rec.LABEL, 900, 3, 7 * ms, min_ns=ms, max_ns=5 * ms, first_ns=START + 1),
+            rec.agg(pid, rec.ACTION, 902, 1, 123456789),
+            rec.agg(pid, rec.ACTION, 903, 1, 987654321),
+            rec.op_group(1, shapes),
+            rec.op(pid, rec.SPAN_OP, 900, 10, 12345678, 2345678, action=902, group=1),
+            rec.op_window(pid, 0, 1, 10, START, START + 10**9),
+            rec.syscall(pid, 0, 5, errors=1, total_ns=2500, size=70),
+            rec.syscall(pid, 999, 1),
+            rec.file(pid, 8 << 20 | 1, 7, 901, reads=4, read_bytes=4096, total_ns=ms),
+            rec.gpu(pid, 2, cupti_ns=10**9),
+            rec.gpu_activity(pid, rec.KERNEL, START + ms, ms, 902, 1),
+            rec.gpu_activity(pid, rec.KERNEL, START + 3 * ms, 2 * ms, 900, 2),
+            *(rec.record("RESOURCES", pid=pid, time_ns=START + second * 10**9, known=15, rss_bytes=123456789 << second) for second in range(4)),
+        ]
     return job

@@ -25,26 +25,7 @@ MS = 10**6
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory):
     """Of a job that is in every report, and of a second process."""
-    job = stepped.training(steps=120, slow=11)
-    shapes = b"".join(rec.word(rec.WORD_TENSOR, dims) for dims in ((64, 784), ()))
-    job.targets.append(rec.target(OTHER, rank=1))
-    job.extra = [rec.name(900, HOSTILE), rec.name(901, PATH), rec.name(902, "_Z4sgemmPfS_"), rec.name(903, LONG)]
-    for pid in (PID, OTHER):
-        job.extra += [
-            rec.agg(pid, rec.LABEL, 900, 3, 7 * MS, min_ns=MS, max_ns=5 * MS, first_ns=stepped.START + 1),
-            rec.agg(pid, rec.ACTION, 902, 1, 123456789),
-            rec.agg(pid, rec.ACTION, 903, 1, 987654321),
-            rec.op_group(1, shapes),
-            rec.op(pid, rec.SPAN_OP, 900, 10, 12345678, 2345678, action=902, group=1),
-            rec.op_window(pid, 0, 1, 10, stepped.START, stepped.START + 10**9),
-            rec.syscall(pid, 0, 5, errors=1, total_ns=2500, size=70),
-            rec.syscall(pid, 999, 1),
-            rec.file(pid, 8 << 20 | 1, 7, 901, reads=4, read_bytes=4096, total_ns=MS),
-            rec.gpu(pid, 2, cupti_ns=10**9),
-            rec.gpu_activity(pid, rec.KERNEL, stepped.START + MS, MS, 902, 1),
-            rec.gpu_activity(pid, rec.KERNEL, stepped.START + 3 * MS, 2 * MS, 900, 2),
-            *(rec.record("RESOURCES", pid=pid, time_ns=stepped.START + second * 10**9, known=15, rss_bytes=123456789 << second) for second in range(4)),
-        ]
+    job = stepped.in_every_report(OTHER, HOSTILE, PATH, LONG)
     return job.write(tmp_path_factory.mktemp("csv") / 'every, "report".rec')
 
 

@@ -5,42 +5,17 @@ what looks at all of its processes does so in a PID namespace of its own."""
 import json
 import os
 import re
-import shutil
 import subprocess
 
 import helpers
 import pytest
-
-LOOP = helpers.JOBS / "plain_loop.py"
-needs_namespace = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a PID namespace of its own needs root and unshare")
+from namespace import LOOP, Host, needs_namespace
 
 
 def listed(*args):
     result = helpers.stepflame("ps", "--json", *args)
     assert result.returncode == helpers.OK, result
     return {process["pid"]: process for process in json.loads(result.stdout)["processes"]}
-
-
-class Host:
-    """A PID namespace with training jobs, and nothing else that has torch."""
-
-    def __init__(self, bench, *environments):
-        self.bench, self.go = bench, bench.directory / "go"
-        shell = "i=0; for env in \"$@\"; do i=$((i + 1)); env $env '%s' '%s' --wait '%s' --out '%s'.$i & done; wait" % (helpers.PYTHON, LOOP, self.go, bench.directory / "truth")
-        words = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", shell, "sh", *environments]
-        self.process = bench.process(*words)
-        ready = re.compile(r"^ready (\d+)$", re.M)
-        helpers.until(helpers.READY_SECONDS, lambda: len(ready.findall(self.process.stdout)) == len(environments), self.process.what)
-        self.pids = [int(pid) for pid in ready.findall(self.process.stdout)]
-        (self.init,) = open("/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)).read().split()
-
-    def run(self, *args):
-        command = ["nsenter", "--target", self.init, "--pid", "--mount", helpers.STEPFLAME, *map(str, args)]
-        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=self.bench.directory, timeout=helpers.END_SECONDS)
-
-    def end(self):
-        self.go.touch()
-        assert self.process.wait() == 0, self.process.what()
 
 
 def recorded_pids(file):
