@@ -29,7 +29,7 @@ def test_children(bench):
     found = helpers.report(record.file, "--io")
     for name in ("getppid", "sched_yield", "getpriority", "umask"):
         assert sum(r["count"] for p in found["processes"] for r in p["syscalls"] if r["name"] == name) >= truth["children"], name
-    assert not found["lost"]
+    assert found["lost"] == {}
 
 
 @helpers.needs_bpf

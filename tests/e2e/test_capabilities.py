@@ -240,17 +240,18 @@ def test_doctor_without_capabilities(place):
 
 POD = """
 "$1" "$2.go" %d > "$2.out" 2>&1 & target=$!
-until grep -q ready "$2.out"; do sleep 0.01; done
+until read word rest < "$2.out" && [ "$word" = ready ]; do :; done # without a process, so that the next number is the same
 "$3" record -p $target -F 0 --no-syscalls --action called:work -o "$2.rec" > "$2.log" 2>&1 & record=$!
 until grep -q armed "$2.log" || ! kill -0 $record; do sleep 0.01; done
 echo $target $record; wait""" % CALLS
+ALL_END = ["unshare", "--pid", "--fork", "--kill-child"]  # when this one does
 PODS = 'for pod in a b; do unshare --pid --mount --fork --mount-proc sh -c "$0" sh "$1" "$2/$pod" "$3" > "$2/$pod.pids" & done; wait'
 
 
 def test_two_pods_with_one_tracefs(bench, place):
     """Their processes have the same numbers, and neither touches the probes of the other."""
     folder = bench.directory
-    pods = bench.process(*helpers.WITH_TRACEFS, "sh", "-c", PODS, POD, place / "called", folder, helpers.STEPFLAME, env=dict(os.environ, STEPFLAME_PROBES="events"))
+    pods = bench.process(*ALL_END, *helpers.WITH_TRACEFS, "sh", "-c", PODS, POD, place / "called", folder, helpers.STEPFLAME, env=dict(os.environ, STEPFLAME_PROBES="events"))
     files = [folder / (pod + ".pids") for pod in "ab"]
     helpers.until(helpers.ARMED_SECONDS, lambda: all(file.exists() and file.read_text() for file in files), pods.what)
     assert files[0].read_text() == files[1].read_text()
