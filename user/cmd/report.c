@@ -76,7 +76,8 @@ static const struct argp_option options[] = {
 	 "calls, errors, bytes, disk or name; with --gpu total (default), count, avg, max, bytes or name",
 	 0},
 	{"limit", OPT_LIMIT, "N", 0,
-	 "at most N rows of a table, 0: all (default: 15; 20 with --advanced, --ops, --io and --gpu; 10 with --steps; all "
+	 "at most N rows of a table, 0: all (default: 15; 20 with --advanced, --ops, --io and --gpu; 10 with --steps; "
+	 "all "
 	 "with --simple --all, --json and --csv)",
 	 0},
 	{.doc = "With --simple and --advanced:"},

@@ -14,8 +14,8 @@
 /* On narrower terminals the columns that matter least are in JSON and CSV only. */
 #define MEDIUM_COLUMNS 100
 #define WIDE_COLUMNS   124
-#define DAY_S         86400.0
-#define FULL_MAX_S    (100 * DAY_S) /* later ends of the memory are not said */
+#define DAY_S          86400.0
+#define FULL_MAX_S     (100 * DAY_S) /* later ends of the memory are not said */
 
 static json_t *rate(double value)
 {
