@@ -152,7 +152,7 @@ class TestWorkers:
         assert (found["workers"][0]["waits"], found["workers"][0]["wait_s"]) == (1, 0.011)
         assert [(w["start_s"], w["late"]) for w in found["waits"]] == [(0.02, True), (0.01, False), (0.04, False)]
         text = re.sub(r"\s+", " ", report.text)
-        assert "100 batches fetched, 1 of them waited for: 0.011 s, 1.1 % of 1 s" in text
+        assert "100 batches fetched, with 1 wait: 0.011 s, 1.1 % of 1 s" in text
         assert "0.003 s more were spent on handing over batches that were there" in text
 
     def test_who_is_idle_as_steps_begin(self, report):

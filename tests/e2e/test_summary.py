@@ -216,6 +216,12 @@ def test_rows_of_the_simple_report(tmp_path):
 
 
 @helpers.needs_bpf
+def test_of_a_job_as_json(bench):
+    record, _ = bench.recorded("known.py", "--data-ms", 8, options=["--json"])
+    assert json.loads(record.stdout) == json.loads(helpers.report_text(record.file, "--summary", "--json"))
+
+
+@helpers.needs_bpf
 def test_of_a_job(bench):
     """record ends with it. The job sleeps for a known time in the data of every step, and plants nothing else."""
     with pytest.MonkeyPatch.context() as patch:

@@ -2,6 +2,7 @@
 """stepflame top on a pseudo-terminal, whose screen pyte keeps, and without one."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -351,6 +352,22 @@ def test_batch(bench, job):
     ours = {cause: sum(causes.get(cause, 0) for causes in found[1:]) / 1000 * seconds for cause in ("(on the CPU)", "run_queue")}
     assert ours["run_queue"] == pytest.approx(queued, abs=edges), (ours, truth)
     assert ours["(on the CPU)"] == pytest.approx(cpu, abs=cpu_error(cpu, 2 * seconds) + edges), (ours, truth)
+
+
+def test_json(job):
+    """Lines of JSON with what the text has."""
+    result = helpers.stepflame("top", "-p", job.pid, "--json", "-n", 2, "-i", "300ms", "--limit", 3)
+    assert result.returncode == helpers.OK, result
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert first["report"] == "top" and first["elapsed_s"] < second["elapsed_s"] and first["step_count"] < second["step_count"]
+    assert str(job.pid) in first["target"] and second["interval_s"] == pytest.approx(0.3, abs=0.2)
+    assert "Optimizer.step" in second["step_rule"]
+    actions = {row["name"]: row for row in second["actions"]}
+    assert 0 < len(actions) <= 3 and set(actions["backward"]) == {"name", "calls_per_s", "mean_ms", "percent", "total_percent", "calls"}
+    (steps,) = second["steps"]
+    assert steps["steps"] >= second["step_count"] > 10 and 0 < steps["p50_ms"] <= steps["p95_ms"] <= steps["max_ms"]
+    result = helpers.stepflame("top", "-p", job.pid, "--json", "--once", "-i", "300ms", "--view", "waits")
+    assert [view for view in ("actions", "functions", "waits", "threads") if view in json.loads(result.stdout)] == ["waits"], result
 
 
 def test_stuck(bench):

@@ -60,6 +60,7 @@ struct record_args {
 	const char *output;
 	uint64_t duration_ns; /* 0: until the end */
 	uint64_t max_bytes;   /* of disk; 0: any */
+	bool json;            /* the summary */
 	struct session_options session;
 	char **command; /* NULL with targets */
 	const char *user;
@@ -88,6 +89,7 @@ static const struct argp_option options[] = {
 	 "write the recording to FILE (default stepflame.rec); -: write it to standard output, and the report to "
 	 "standard error",
 	 0},
+	{"json", 'j', NULL, 0, "the summary at the end as a JSON object", 0},
 	{"max-size", OPT_MAX_SIZE, "SIZE", 0,
 	 "use at most SIZE of disk (1M or more; K, M and G are powers of 1024), and drop the oldest samples, steps and "
 	 "other events for that; counts and totals stay those of the whole recording",
@@ -197,6 +199,9 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'o':
 		args->output = arg;
+		return 0;
+	case 'j':
+		args->json = true;
 		return 0;
 	case OPT_MAX_SIZE:
 		args->max_bytes = session_args__size(state, arg);
@@ -487,6 +492,7 @@ static void print_summary(const struct record_args *args, const struct sink *sin
 	bool is_default = !strcmp(args->output, INPUT_DEFAULT);
 	const struct report_options options = {
 		.limit = -1,
+		.json = args->json,
 		.file = to_stdout    ? "FILE"
 			: is_default ? NULL
 				     : args->output,

@@ -20,6 +20,7 @@
 #include "user/report/common.h"
 #include "user/report/text.h"
 #include "user/session/session.h"
+#include "user/top/json.h"
 #include "user/top/keys.h"
 #include "user/top/lines.h"
 #include "user/top/screen.h"
@@ -38,7 +39,7 @@ struct top_args {
 	struct targets targets;
 	const char *actions[ACTIONS_MAX];
 	struct session_options session;
-	bool batch;
+	bool batch, json;
 	uint64_t iterations; /* 0: until the end */
 	enum top_view view;  /* TOP__VIEWS: not given */
 	size_t limit;
@@ -50,6 +51,7 @@ static const struct argp_option options[] = {
 	 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 99; 0: neither)", 0},
 	{"batch", 'b', NULL, 0, "print each picture as text (the default where there is no terminal)", 0},
+	{"json", 'j', NULL, 0, "the same, each as a line of JSON", 0},
 	{"iterations", 'n', "N", 0, "end after N pictures", 0},
 	{"once", OPT_ONCE, NULL, 0, "the same as --batch --iterations=1", 0},
 	{"view", OPT_VIEW, "VIEW", 0,
@@ -96,6 +98,9 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'b':
 		args->batch = true;
+		return 0;
+	case 'j':
+		args->batch = args->json = true;
 		return 0;
 	case 'n':
 		args->iterations = parse_number(state, arg, "-n");
@@ -175,8 +180,11 @@ static int print_batch(struct live_view *live)
 {
 	struct array lines = {0};
 	const struct top_line *all;
-	int err = top_lines__batch(&live->frame, &live->state, live->args->limit, &lines);
+	int err;
 
+	if (live->args->json)
+		return top_json__print(&live->frame, live->state.view, live->args->limit, stdout);
+	err = top_lines__batch(&live->frame, &live->state, live->args->limit, &lines);
 	all = lines.items;
 	if (live->frames > 1)
 		putchar('\n');

@@ -222,9 +222,10 @@ static void print_title(struct job *job, const struct loader *loader, FILE *out)
 static void print_waits(const struct loader *loader, FILE *out)
 {
 	if (loader->batches)
-		text__paragraph(out, "%" PRIu64 " batches fetched, %zu of them waited for: %.3f s, %.1f %% of %.4g s",
-				loader->batches, loader->late_cnt, loader->wait_ns / 1e9,
-				percent_of(loader->wait_ns, loader->observed_ns), loader->observed_ns / 1e9);
+		text__paragraph(out, "%" PRIu64 " batches fetched, with %zu wait%s: %.3f s, %.1f %% of %.4g s",
+				loader->batches, loader->late_cnt, loader->late_cnt == 1 ? "" : "s",
+				loader->wait_ns / 1e9, percent_of(loader->wait_ns, loader->observed_ns),
+				loader->observed_ns / 1e9);
 	else
 		text__paragraph(out, "%zu batches waited for: %.3f s, %.1f %% of %.4g s", loader->late_cnt,
 				loader->wait_ns / 1e9, percent_of(loader->wait_ns, loader->observed_ns),

@@ -221,47 +221,6 @@ static size_t column_width(const struct top_column *column)
 	return width > COLUMN_MIN ? width : COLUMN_MIN;
 }
 
-struct row_order {
-	const struct top_view_info *view;
-	int sort;
-};
-
-static int compare_top_rows(const void *a, const void *b, void *ctx)
-{
-	const struct top_row *x = *(const struct top_row *const *)a, *y = *(const struct top_row *const *)b;
-	const struct row_order *order = ctx;
-
-	if (order->sort < order->view->column_cnt) {
-		double p = x->values[order->sort], q = y->values[order->sort];
-
-		p = isnan(p) ? -1 : p;
-		q = isnan(q) ? -1 : q;
-		if (p != q)
-			return p < q ? 1 : -1;
-	}
-	return strcmp(x->name, y->name);
-}
-
-/* Returns the rows that match the filter, sorted. malloc'ed; NULL: no memory. */
-static const struct top_row **choose_rows(const struct top_frame *frame, const struct top_state *state,
-					  enum top_view view, size_t *cnt)
-{
-	const struct array *rows = &frame->rows[view];
-	const struct top_row **chosen = calloc(rows->cnt + 1, sizeof(*chosen));
-	struct row_order order = {&top_views[view], state->sort[view]};
-
-	*cnt = 0;
-	for (size_t i = 0; chosen && i < rows->cnt; i++) {
-		const struct top_row *row = &((const struct top_row *)rows->items)[i];
-
-		if (!*state->filter || strcasestr(row->name, state->filter))
-			chosen[(*cnt)++] = row;
-	}
-	if (chosen)
-		qsort_r(chosen, *cnt, sizeof(*chosen), compare_top_rows, &order);
-	return chosen;
-}
-
 static int put_titles(const struct top_state *state, enum top_view view, struct array *lines)
 {
 	const struct top_view_info *info = &top_views[view];
@@ -343,7 +302,7 @@ static int put_rows(const struct top_frame *frame, const struct top_state *state
 		    size_t limit, struct array *lines)
 {
 	size_t cnt;
-	const struct top_row **rows = choose_rows(frame, state, view, &cnt);
+	const struct top_row **rows = top_frame__sorted(frame, view, state->sort[view], state->filter, &cnt);
 	int err = rows ? 0 : -ENOMEM;
 
 	for (size_t i = from; !err && i < cnt && (!limit || i - from < limit); i++)
@@ -356,7 +315,7 @@ static size_t count_chosen(const struct top_frame *frame, const struct top_state
 {
 	size_t cnt;
 
-	free(choose_rows(frame, state, state->view, &cnt));
+	free(top_frame__sorted(frame, state->view, state->sort[state->view], state->filter, &cnt));
 	return cnt;
 }
 

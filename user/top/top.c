@@ -29,43 +29,49 @@ const struct top_view_info top_views[TOP__VIEWS] = {
 			 .title = "Actions",
 			 .rows = "action",
 			 .sort = 2,
-			 COLUMNS({"calls/s", TOP_NUMBER, "calls that ended in the interval, a second"},
-				 {"mean ms", TOP_MS, "of these"},
-				 {"%", TOP_PERCENT, "their time, of the interval's; a long call counts when it ends"},
-				 {"total %", TOP_PERCENT, "the same since the start, or the last reset"},
-				 {"calls", TOP_NUMBER, "since then"})},
+			 COLUMNS({"calls/s", "calls_per_s", TOP_NUMBER, "calls that ended in the interval, a second"},
+				 {"mean ms", "mean_ms", TOP_MS, "of these"},
+				 {"%", "percent", TOP_PERCENT,
+				  "their time, of the interval's; a long call counts when it ends"},
+				 {"total %", "total_percent", TOP_PERCENT,
+				  "the same since the start, or the last reset"},
+				 {"calls", "calls", TOP_NUMBER, "since then"})},
 	[TOP_FUNCTIONS] = {.name = "functions",
 			   .title = "Functions",
 			   .rows = "function (file:line)",
 			   .sort = 0,
-			   COLUMNS({"own %", TOP_PERCENT, "CPU time in the function itself, of the interval's time"},
-				   {"total %", TOP_PERCENT, "with what it calls"},
-				   {"wait %", TOP_PERCENT, "time that threads waited in it or in what it calls"},
-				   {"own s", TOP_NUMBER, "CPU time since the start, or the last reset"},
-				   {"total s", TOP_NUMBER, "with what it calls"})},
+			   COLUMNS({"own %", "self_percent", TOP_PERCENT,
+				    "CPU time in the function itself, of the interval's time"},
+				   {"total %", "total_percent", TOP_PERCENT, "with what it calls"},
+				   {"wait %", "wait_percent", TOP_PERCENT,
+				    "time that threads waited in it or in what it calls"},
+				   {"own s", "self_s", TOP_NUMBER, "CPU time since the start, or the last reset"},
+				   {"total s", "total_s", TOP_NUMBER, "with what it calls"})},
 	[TOP_WAITS] = {.name = "waits",
 		       .title = "Waits",
 		       .rows = "cause",
 		       .sort = 0,
-		       COLUMNS({"main ms/s", TOP_MS, "time of the main threads, each second"},
-			       {"all ms/s", TOP_MS, "of all threads"},
-			       {"main s", TOP_NUMBER, "since the start, or the last reset"},
-			       {"all s", TOP_NUMBER, "of all threads"})},
+		       COLUMNS({"main ms/s", "main_ms_per_s", TOP_MS, "time of the main threads, each second"},
+			       {"all ms/s", "all_ms_per_s", TOP_MS, "of all threads"},
+			       {"main s", "main_s", TOP_NUMBER, "since the start, or the last reset"},
+			       {"all s", "all_s", TOP_NUMBER, "of all threads"})},
 	[TOP_THREADS] = {.name = "threads",
 			 .title = "Threads",
 			 .rows = "pid/tid name: causes of its waits",
 			 .sort = 0,
-			 COLUMNS({"CPU %", TOP_PERCENT, "of the interval, by samples"},
-				 {"queue %", TOP_PERCENT, "ready to run, but others ran"},
-				 {"wait %", TOP_PERCENT, "blocked"})},
+			 COLUMNS({"CPU %", "cpu_percent", TOP_PERCENT, "of the interval, by samples"},
+				 {"queue %", "queue_percent", TOP_PERCENT, "ready to run, but others ran"},
+				 {"wait %", "wait_percent", TOP_PERCENT, "blocked"})},
 	[TOP_STEPS] = {.name = "steps",
 		       .title = "Steps",
 		       .rows = "process: its last steps",
 		       .sort = 1,
-		       COLUMNS({"steps", TOP_NUMBER, "since the start"}, {"steps/s", TOP_NUMBER, "in the interval"},
-			       {"last ms", TOP_MS, "the last step"},
-			       {"mean ms", TOP_MS, "of the last steps, at most 256"}, {"p50 ms", TOP_MS, "the same"},
-			       {"p95 ms", TOP_MS, "the same"}, {"max ms", TOP_MS, "the same"})},
+		       COLUMNS({"steps", "steps", TOP_NUMBER, "since the start"},
+			       {"steps/s", "steps_per_s", TOP_NUMBER, "in the interval"},
+			       {"last ms", "last_ms", TOP_MS, "the last step"},
+			       {"mean ms", "mean_ms", TOP_MS, "of the last steps, at most 256"},
+			       {"p50 ms", "p50_ms", TOP_MS, "the same"}, {"p95 ms", "p95_ms", TOP_MS, "the same"},
+			       {"max ms", "max_ms", TOP_MS, "the same"})},
 };
 
 /* The totals of an action at the last frame and at the last reset. */
@@ -546,4 +552,44 @@ void top_frame__release(struct top_frame *frame)
 	free(frame->losses);
 	free(frame->note);
 	*frame = (struct top_frame){0};
+}
+
+struct row_order {
+	const struct top_view_info *view;
+	int sort;
+};
+
+static int compare_top_rows(const void *a, const void *b, void *ctx)
+{
+	const struct top_row *x = *(const struct top_row *const *)a, *y = *(const struct top_row *const *)b;
+	const struct row_order *order = ctx;
+
+	if (order->sort < order->view->column_cnt) {
+		double p = x->values[order->sort], q = y->values[order->sort];
+
+		p = isnan(p) ? -1 : p;
+		q = isnan(q) ? -1 : q;
+		if (p != q)
+			return p < q ? 1 : -1;
+	}
+	return strcmp(x->name, y->name);
+}
+
+const struct top_row **top_frame__sorted(const struct top_frame *frame, enum top_view view, int column,
+					 const char *filter, size_t *cnt)
+{
+	const struct array *rows = &frame->rows[view];
+	const struct top_row **chosen = calloc(rows->cnt + 1, sizeof(*chosen));
+	struct row_order order = {&top_views[view], column};
+
+	*cnt = 0;
+	for (size_t i = 0; chosen && i < rows->cnt; i++) {
+		const struct top_row *row = &((const struct top_row *)rows->items)[i];
+
+		if (!*filter || strcasestr(row->name, filter))
+			chosen[(*cnt)++] = row;
+	}
+	if (chosen)
+		qsort_r(chosen, *cnt, sizeof(*chosen), compare_top_rows, &order);
+	return chosen;
 }

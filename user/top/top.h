@@ -34,6 +34,7 @@ enum top_format {
 
 struct top_column {
 	const char *title;
+	const char *key; /* in JSON */
 	enum top_format format;
 	const char *help;
 };
@@ -98,5 +99,11 @@ int top__update(struct top *top, struct job *job, const struct top_usage *usage,
 void top__reset(struct top *top);
 
 void top_frame__release(struct top_frame *frame);
+/*
+ * Returns a frame's rows of a view whose names contain the filter ("": all), sorted by a column: one
+ * past the last: by name. malloc'ed; NULL: no memory.
+ */
+const struct top_row **top_frame__sorted(const struct top_frame *frame, enum top_view view, int column,
+					 const char *filter, size_t *cnt);
 
 #endif
