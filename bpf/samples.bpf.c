@@ -259,7 +259,10 @@ static __always_inline bool wait__wants_stack(const struct wait *w, const struct
 	       (!w->gil_sampled || !w->gil.ns || bpf_get_prandom_u32() % GIL_WALKED == 0);
 }
 
-/* Emits a sample of this wait, weighted by `sum`. False (counted): the ring buffer is full. */
+/*
+ * Emits a sample of this wait, weighted by `sum`: of its own time (cnt 0), or of waits before it.
+ * False (counted): the ring buffer is full.
+ */
 static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct task_struct *task, const struct wait *w,
 				       const struct wait_sum *sum, u32 cause, u64 stack, u64 now)
 {
@@ -286,7 +289,7 @@ static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct 
 	rec->path = path;
 	rec->native = w->native;
 	rec->kernel = 0;
-	rec->waits = sum->cnt;
+	rec->waits = sum->cnt + 1;
 	rec->syscall = w->syscall;
 	rec->kind = SAMPLE_WAIT;
 	rec->cause = cause;
@@ -309,7 +312,7 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 	bool gil = w->gil_sampled;
 	struct wait_sum *sum = gil ? (queued ? &w->gil_queued : &w->gil) : queued ? &w->queued : &w->blocked;
 	u32 cause = queued ? CAUSE_RUN_QUEUE : w->cause;
-	struct wait_sum one = {.ns = ns, .cnt = 1};
+	struct wait_sum one = {.ns = ns};
 
 	if (!gil && ns >= wait_threshold_ns) {
 		if (wait__emit(proc, pid, task, w, &one, cause, w->stack, now))

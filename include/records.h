@@ -394,7 +394,7 @@ struct rec_sample {
 	__u32 pid;
 	__u32 tid;
 	__u32 step;      /* step boundaries in the process before the sample */
-	__u32 waits;     /* waits in the weight: 1, or several short ones */
+	__u32 waits;     /* 1: the weight is this wait, which ended at time_ns; else 1 + the number of waits in it */
 	__s16 syscall;   /* number; -1: not in a system call */
 	__u8 kind;       /* enum sample_kind */
 	__u8 cause;      /* enum wait_cause */

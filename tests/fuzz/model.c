@@ -11,9 +11,12 @@
 #include "user/analysis/history.h"
 #include "user/export/export.h"
 #include "user/page/page.h"
+#include "user/report/answer.h"
 #include "user/report/common.h"
 #include "user/report/diff.h"
 #include "user/report/report.h"
+#include "user/report/steps_report.h"
+#include "user/top/json.h"
 #include "user/top/lines.h"
 
 #define INPUT_MAX 16384
@@ -84,7 +87,7 @@ static void output__end(struct output *output, int err, enum form form)
 
 static void print_reports(struct job *job)
 {
-	static const char *const names[] = {"simple", "advanced", "ops", "steps", "io", "gpu"};
+	static const char *const names[] = {"summary", "simple", "advanced", "ops", "steps", "io", "gpu"};
 	const char *action = choose() ? record_texts[choices % 4] : NULL;
 	struct report_options options = {.all = choose(),
 					 .leaf = choose(),
@@ -157,20 +160,23 @@ static void export_all(struct job *job, struct timeline *timeline, struct tracks
 
 static void draw_page(struct job *job)
 {
-	struct steps *steps = steps__new(job);
+	static const struct report_options options = {.limit = -1};
 	struct flame *flame = flame__new();
+	struct steps_view view;
 	struct page page = {.flame = flame, .recording_cnt = 1, .recordings = {{.file = "</script><!--"}}};
 	struct output about, output;
 
 	common__text(job, output__begin(&about));
 	FUZZ_CHECK(!fclose(about.file));
+	FUZZ_CHECK(!steps_view__new(job, &options, &view));
 	page.recordings[0].about = about.text;
-	FUZZ_CHECK(!flame__add(flame, job, steps, choose()));
+	page.recordings[0].answer = answer__json(&view);
+	FUZZ_CHECK(page.recordings[0].answer && !flame__add(flame, job, view.steps, choose()));
 	output__begin(&output);
 	output__end(&output, page__write(&page, output.file), HTML);
-	free(about.text);
+	page_recording__release(&page.recordings[0]);
 	flame__free(flame);
-	steps__free(steps);
+	steps_view__release(&view);
 }
 
 static void show_live(struct job *job)
@@ -182,6 +188,7 @@ static void show_live(struct job *job)
 	struct top_state state;
 	struct top_frame frame;
 	struct array lines = {0};
+	struct output output;
 
 	top_state__init(&state);
 	state.utf8 = choose();
@@ -200,6 +207,8 @@ static void show_live(struct job *job)
 		fuzz__check_text(text, strlen(text), "");
 	}
 	top_lines__release(&lines);
+	output__begin(&output);
+	output__end(&output, top_json__print(&frame, TOP__VIEWS, 0, output.file), JSON);
 	top_frame__release(&frame);
 	top__free(top);
 }

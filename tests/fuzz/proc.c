@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What the kernel says of a process, of which the process chooses names and paths, and short files: versions, symbols.
+ * What the kernel says of a process, of which the process chooses names and paths, and short files: versions, symbols,
+ * what a process has used.
  * The first byte chooses the file of /proc that the rest is; the others are as usual.
  */
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "user/elf/kernel_symbols.h"
 #include "user/proc/proc.h"
+#include "user/proc/proc_usage.h"
 #include "user/proc/process.h"
 #include "user/proc/task.h"
 #include "user/runtime/cuda/nvidia.h"
@@ -106,6 +108,27 @@ static void read_files(const char *path)
 	fclose(file);
 }
 
+static void parse_usage(const uint8_t *data, size_t size)
+{
+	static const char *const keys[] = {"VmSwap", "MemAvailable", "read_bytes", "inactive_file"};
+	uint64_t first = 1, second = 1, value;
+	char *text = malloc(size + 1);
+
+	memcpy(text, data, size);
+	text[size] = 0;
+	if (proc_usage__parse_statm(text, 4096, &first, &second))
+		FUZZ_CHECK(first == 1 && second == 1);
+	first = second = 1;
+	if (proc_usage__parse_net(text, &first, &second))
+		FUZZ_CHECK(first == 1 && second == 1);
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+		value = 1;
+		if (proc_usage__parse_value(text, keys[i], &value))
+			FUZZ_CHECK(value == 1);
+	}
+	free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char path[32];
@@ -124,5 +147,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fd = fuzz__file(input, input_bytes, path);
 	read_files(path);
 	close(fd);
+	parse_usage(input, input_bytes);
 	return 0;
 }

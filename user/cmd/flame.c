@@ -167,7 +167,7 @@ static int check_flame_samples(const char *file, struct job *job)
 	return -ENODATA;
 }
 
-/* Sets what the page says of the recording. */
+/* out: what the page says of the recording; NULL: there is no page. */
 static int read_recording(const char *file, bool native, struct flame *flame, struct page_recording *out)
 {
 	static const struct report_options options = {.limit = -1};
@@ -180,9 +180,11 @@ static int read_recording(const char *file, bool native, struct flame *flame, st
 	if (!err)
 		err = steps_view__new(job, &options, &view);
 	if (!err) {
-		out->about = about(job);
-		out->answer = answer__json(&view);
-		err = out->about && out->answer ? flame__add(flame, job, view.steps, native) : -ENOMEM;
+		if (out) {
+			out->about = about(job);
+			out->answer = answer__json(&view);
+		}
+		err = !out || (out->about && out->answer) ? flame__add(flame, job, view.steps, native) : -ENOMEM;
 		steps_view__release(&view);
 	}
 	job__free(job);
@@ -399,7 +401,8 @@ int cmd_flame(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 
 	for (uint32_t i = 0; i < PAGE_RECORDINGS && arguments.files[i] && !err; i++) {
-		err = read_recording(arguments.files[i], arguments.native, flame, &page.recordings[i]);
+		err = read_recording(arguments.files[i], arguments.native, flame,
+				     arguments.folded ? NULL : &page.recordings[i]);
 		page.recording_cnt++;
 	}
 	if (!err)

@@ -476,8 +476,7 @@ static void print_recording_end(const struct record_args *args, const struct sin
 		  args->session.syscalls || args->session.frequency ? "--io | " : "");
 	if (args->session.frequency)
 		log__info("or: stepflame flame %s", file);
-	if (args->session.timeline)
-		log__info("or: stepflame export %s -f chrome -o trace.json.gz", file);
+	log__info("or: stepflame export %s -f perfetto -o trace.pftrace", file);
 }
 
 static int add_to_job(const struct rec_hdr *record, void *job)

@@ -47,7 +47,7 @@ struct sample {
 	uint32_t stack;                /* number for stacks__stack; 0: no Python frames */
 	uint32_t path;                 /* number for stacks__path; 0: no spans */
 	uint32_t step;                 /* number of boundaries in the process before the sample */
-	uint32_t waits;                /* waits in the weight: 1, or several short ones of which this one was sampled */
+	uint32_t waits;                /* 1: the weight is this one wait; more: others, of which this one was sampled */
 	uint32_t waker_pid, waker_tid; /* the thread of the job that ended the wait; 0: not known */
 	int syscall;                   /* number; -1: not in a system call */
 	enum sample_kind kind;
