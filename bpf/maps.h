@@ -14,21 +14,20 @@
 #include "include/probes.h"
 #include "include/records.h"
 
-#define SPAN_DEPTH 32 /* keeps struct thread below two pages, the most that a task storage of Linux 7 takes */
-#define SENT_NAMES 32
-#define PHASE_ROOM 16 /* a power of two, for the verifier */
-#define RULE_ROOM  16
-#define AGG_ROWS   16384
-#define NAMES_MAX  32768
-#define RING_BYTES (1 << 20)
-#define PROCS_MAX  4096
+#define SPAN_DEPTH  32 /* keeps struct thread below two pages, the most that a task storage of Linux 7 takes */
+#define PHASE_ROOM  16 /* a power of two, for the verifier */
+#define RULE_ROOM   16
+#define AGG_ROWS    16384
+#define NAMES_MAX   32768
+#define NAMES_CLOSE 4096 /* a power of two */
+#define RING_BYTES  (1 << 20)
+#define PROCS_MAX   4096
 
 _Static_assert(PHASE__COUNT <= PHASE_ROOM, "make PHASE_ROOM larger");
 _Static_assert(STEP__COUNT <= RULE_ROOM, "make RULE_ROOM larger");
 
 /* The name being read, in the form of its record. */
 struct name_buffer {
-	u64 sent[SENT_NAMES]; /* cache of names already emitted, by their low bits: saves the look-up */
 	struct rec_name name;
 	char text[REC_NAME_MAX + 8];
 };
@@ -173,6 +172,14 @@ struct {
 	__type(key, u64);
 	__type(value, u8);
 } names __weak SEC(".maps");
+
+/* Those of the last events, by their low bits: saves the look-up in `names`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NAMES_CLOSE);
+	__type(key, u32);
+	__type(value, u64);
+} names_close __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -142,15 +142,17 @@ __weak __noinline u64 name__read_jit(struct name_buffer *b, u64 address, u64 byt
 __weak __u64 name_cnt = 0; /* elements of `names` */
 
 /* Has BPF emitted this name before? */
-static __always_inline bool name__is_known(struct name_buffer *b, u64 id)
+__weak __noinline int name__is_known(u64 id)
 {
-	u64 *sent = &b->sent[BOUND_INDEX(id, SENT_NAMES)];
+	u32 slot = BOUND_INDEX(id, NAMES_CLOSE);
+	u64 *close = bpf_map_lookup_elem(&names_close, &slot);
 
-	if (*sent == id)
+	if (close && *close == id)
 		return true;
 	if (!bpf_map_lookup_elem(&names, &id))
 		return false;
-	*sent = id;
+	if (close)
+		*close = id;
 	return true;
 }
 
@@ -188,7 +190,7 @@ __weak __noinline int name__emit(struct name_buffer *b, u64 id)
 /* Emits the name just read, unless BPF has emitted it before. */
 __weak __noinline int name__send(struct name_buffer *b, u64 id)
 {
-	if (!b || name__is_known(b, id))
+	if (!b || name__is_known(id))
 		return 0;
 	if (name_cnt >= NAMES_SHARED)
 		count(CNT_NAME_LOST);
@@ -205,7 +207,7 @@ static __always_inline u64 name__admit(struct name_buffer *b, struct proc *proc,
 {
 	u32 *names_of_kind;
 
-	if (!b || !proc || !id || name__is_known(b, id))
+	if (!b || !proc || !id || name__is_known(id))
 		return id;
 	names_of_kind = &proc->room.names[BOUND_INDEX(kind, NAMES_ROOM)];
 	if (id != step_at[0] && id != step_at[1] &&

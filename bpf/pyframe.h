@@ -24,22 +24,20 @@ struct py_frame {
 };
 
 /*
- * False: unreadable, or not a frame. Reads all at once, since a read costs more than its bytes do.
+ * Bytes of a frame that have its fields. From 3.11 on the locals follow the fields; in older
+ * versions the index of the instruction is the last field of these.
  */
-__weak __noinline int py_frame__read(struct name_buffer *b, const struct py_layout *py, u64 frame, struct py_frame *out)
+static __always_inline u32 py_frame__bytes(const struct py_layout *py)
 {
-	u32 bytes;
+	return py->code_instructions ? py->frame_locals : py->frame_instr + 8;
+}
+
+/* Takes the fields from the bytes in the buffer. False: not a frame. */
+static __always_inline bool py_frame__parse(const struct name_buffer *b, const struct py_layout *py,
+					    struct py_frame *out)
+{
 	s64 at;
 
-	if (!b || !py || !out)
-		return false;
-	/*
-	 * From 3.11 on the locals follow the fields; in older versions the index of the instruction
-	 * is the last field of these.
-	 */
-	bytes = py->code_instructions ? py->frame_locals : py->frame_instr + 8;
-	if (bpf_probe_read_user(b->text, bytes & (REC_NAME_MAX - 1), (const void *)frame))
-		return false;
 	out->previous = buffer_word(b, py->frame_previous) & ~(u64)py->ref_mask;
 	out->code = buffer_word(b, py->frame_code) & ~(u64)py->ref_mask;
 	if (py->frame_owner_c >= 0 && (u8)buffer_word(b, py->frame_owner) >= py->frame_owner_c)
@@ -52,6 +50,62 @@ __weak __noinline int py_frame__read(struct name_buffer *b, const struct py_layo
 		at = (s64)(s32)buffer_word(b, py->frame_instr) * py->instr_bytes;
 	out->offset = at > 0 ? at : 0; /* before the first instruction: the line of the function itself */
 	return true;
+}
+
+/*
+ * False: unreadable, or not a frame. Reads all at once, since a read costs more than its bytes do.
+ */
+__weak __noinline int py_frame__read(struct name_buffer *b, const struct py_layout *py, u64 frame, struct py_frame *out)
+{
+	if (!b || !py || !out)
+		return false;
+	if (bpf_probe_read_user(b->text, py_frame__bytes(py) & (REC_NAME_MAX - 1), (const void *)frame))
+		return false;
+	return py_frame__parse(b, py, out);
+}
+
+#define FRAME_PAGE      4096
+#define FRAME_BYTES_MAX 128 /* that have the fields, in the versions whose frames are adjacent */
+
+/* Bytes of the target around the frames that were read last. */
+struct frame_page {
+	u64 from;
+	u64 bytes; /* 0: none */
+	char data[FRAME_PAGE + FRAME_BYTES_MAX];
+};
+
+/*
+ * Like py_frame__read, for a walk: from 3.11 on the frames of a thread lie one behind another, the
+ * outer ones below, so that one read brings those in the same page.
+ */
+__weak __noinline int py_frame__read_paged(struct frame_page *page, struct name_buffer *b, const struct py_layout *py,
+					   u64 frame, struct py_frame *out)
+{
+	u64 from = frame & ~(u64)(FRAME_PAGE - 1), at;
+	u32 bytes;
+
+	if (!page || !b || !py || !out)
+		return false;
+	bytes = py_frame__bytes(py);
+	if (py->code_instructions && bytes <= FRAME_BYTES_MAX &&
+	    (frame < page->from || frame + bytes > page->from + page->bytes)) {
+		u64 size = frame + bytes - from;
+
+		if (size > sizeof(page->data))
+			return false;
+		page->from = from;
+		page->bytes = bpf_probe_read_user(page->data, size, (const void *)from) ? 0 : size;
+	}
+	if (!page->bytes)
+		return !bpf_probe_read_user(b->text, bytes & (REC_NAME_MAX - 1), (const void *)frame) &&
+		       py_frame__parse(b, py, out);
+	at = frame - page->from;
+	for (u32 i = 0; i < FRAME_BYTES_MAX / 8; i++) {
+		if (i * 8 >= bytes)
+			break;
+		*(u64 *)(b->text + i * 8) = *(u64 *)(page->data + BOUND_INDEX(at, FRAME_PAGE) + i * 8);
+	}
+	return py_frame__parse(b, py, out);
 }
 
 /*

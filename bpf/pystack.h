@@ -15,8 +15,9 @@
 
 #include "bpf/pyframe.h"
 
-#define CODES_MAX  16384
-#define STACKS_MAX 32768
+#define CODES_MAX   16384
+#define CODES_CLOSE 4096 /* a power of two */
+#define STACKS_MAX  32768
 
 /*
  * Function ids, by a hash of the code object's address and of the fields that distinguish it from
@@ -28,6 +29,22 @@ struct {
 	__type(key, u64);
 	__type(value, u64);
 } codes __weak SEC(".maps");
+
+/*
+ * Those of the last walks, by the low bits of their hash: a look-up in `codes` costs as much as the
+ * reads. Two CPUs may write an element at the same time, so its check tells whether it is whole.
+ */
+struct code_close {
+	u64 id;
+	u64 check; /* id ^ hash */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CODES_CLOSE);
+	__type(key, u32);
+	__type(value, struct code_close);
+} codes_close __weak SEC(".maps");
 
 /* Stacks already emitted. */
 struct {
@@ -53,6 +70,7 @@ struct stack_scratch {
 	u32 busy;
 	u32 pad;
 	struct name_buffer names;
+	struct frame_page page;
 	struct rec_stack stack;
 	struct stack_frame frames[STACK_FRAMES_MAX];
 };
@@ -165,14 +183,16 @@ static __always_inline bool code__is_shim(const struct py_layout *py, const stru
 }
 
 /*
- * The id of the function with this code object. 0: not a code object, or unreadable; CODE_SHIM: see
- * above.
+ * The key of a code object in `codes`; 0: not a code object, or unreadable; CODE_SHIM: see above.
+ *
+ * It contains three objects that only this code object uses, and its line, so a later code object
+ * at this address has another key. It contains the pid, since two forks of one process may load
+ * different code at the same address.
  */
-__weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u32 pid, u64 code)
+__weak __noinline u64 code__key(struct name_buffer *b, const struct proc *proc, u32 pid, u64 code)
 {
 	const struct py_layout *py;
-	u64 key, id, *known;
-	u8 one = 1;
+	u64 key;
 
 	if (!b || !proc)
 		return 0;
@@ -182,24 +202,57 @@ __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u
 		return 0;
 	if (code__is_shim(py, b))
 		return CODE_SHIM;
-	/*
-	 * The key contains three objects that only this code object uses, and its line, so a later
-	 * code object at this address has another key. It contains the pid, since two forks of one
-	 * process may load different code at the same address.
-	 */
 	key = name_hash__add(name_hash__add(code, pid), buffer_word(b, py->code_filename));
 	key = name_hash__add(key, buffer_word(b, py->code_name));
 	key = name_hash__add(key, buffer_word(b, py->code_linetable));
-	key = name_hash__add(key, (u32)buffer_word(b, py->code_firstlineno));
-	known = bpf_map_lookup_elem(&codes, &key);
-	if (known)
-		return *known;
-	id = code__send(b, py, pid, code);
-	if (!id)
+	return name_hash__end(name_hash__add(key, (u32)buffer_word(b, py->code_firstlineno)));
+}
+
+/* The function id of a key; 0: BPF has not emitted it, or not lately. */
+__weak __noinline u64 code__known(u64 key)
+{
+	u32 slot = BOUND_INDEX(key, CODES_CLOSE);
+	struct code_close *close = bpf_map_lookup_elem(&codes_close, &slot);
+	u64 id, *known;
+
+	if (!close)
 		return 0;
-	if (want_modules && code__calls_module(py, code))
+	id = close->id;
+	if (id && (id ^ close->check) == key)
+		return id;
+	known = bpf_map_lookup_elem(&codes, &key);
+	if (!known)
+		return 0;
+	id = *known;
+	close->id = id;
+	close->check = id ^ key;
+	return id;
+}
+
+/* BPF has emitted the function. */
+__weak __noinline int code__remember(const struct py_layout *py, u64 code, u64 key, u64 id)
+{
+	u8 one = 1;
+
+	if (want_modules && py && code__calls_module(py, code))
 		bpf_map_update_elem(&module_calls, &id, &one, BPF_ANY);
 	bpf_map_update_elem(&codes, &key, &id, BPF_ANY);
+	return 0;
+}
+
+/* The id of the function with this code object; 0 and CODE_SHIM: as for code__key. */
+static __always_inline u64 code__id(struct name_buffer *b, const struct proc *proc, u32 pid, u64 code)
+{
+	u64 key = code__key(b, proc, pid, code), id;
+
+	if (!key || key == CODE_SHIM)
+		return key;
+	id = code__known(key);
+	if (id)
+		return id;
+	id = code__send(b, &proc->py.layout, pid, code);
+	if (id)
+		code__remember(&proc->py.layout, code, key, id);
 	return id;
 }
 
@@ -221,7 +274,7 @@ static long stack__step(u32 i, struct stack_walk *walk)
 
 	if (!walk->frame)
 		return 1;
-	if (!py_frame__read(&scratch->names, &walk->proc->py.layout, walk->frame, &frame)) {
+	if (!py_frame__read_paged(&scratch->page, &scratch->names, &walk->proc->py.layout, walk->frame, &frame)) {
 		walk->cut = CNT_STACK_LOST + 1;
 		return 1;
 	}
@@ -279,6 +332,12 @@ __weak __noinline int stack__send(struct stack_scratch *scratch, u64 id)
 	return 1;
 }
 
+/* A process without Python frames that BPF can read has no stack to walk, and none to lose. */
+static __always_inline bool stack__has_python(const struct proc *proc)
+{
+	return proc->py.layout.minor && proc->py.code_type;
+}
+
 /*
  * The id of the current thread's Python stack, which BPF emits the first time; 0: it has no Python
  * frames. The id of a stack that is lost (counted) has no record.
@@ -287,12 +346,13 @@ static __always_inline u64 stack__of(struct stack_scratch *scratch, const struct
 {
 	struct stack_walk walk = {.scratch = scratch, .proc = proc, .pid = pid, .hash = name_hash__seed(0, 0)};
 
-	if (!proc->py.layout.minor || !proc->py.code_type)
+	if (!stack__has_python(proc))
 		return 0;
 	if (!py__own_frame(&proc->py, &walk.frame)) {
 		walk.frame = 0;
 		walk.cut = CNT_STACK_LOST + 1;
 	}
+	scratch->page.bytes = 0;
 	/* Half of the frames may be C's. */
 	bpf_loop(2 * STACK_FRAMES_MAX, stack__step, &walk, 0);
 	if (walk.frame && !walk.cut)

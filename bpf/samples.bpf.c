@@ -10,11 +10,18 @@
  *   wake-up ------------------> struct wait ---+
  *   switch: the thread comes back -------------+-> sample, weighted by the time away
  *
+ * Only some waits get a sample, and which is known at their end. A stack does not change while its
+ * thread waits, so from Linux 6.18 on BPF can walk it then (bpf/walk_later.h); before, it walks each
+ * as the wait begins. A walk at the end costs an interrupt more, so BPF walks at the begin where the
+ * last waits at the same place were long enough for a sample.
+ *
  * On one CPU these programs do not interrupt each other, except from an NMI.
  */
 #include "bpf/around.h"
 #include "bpf/files.h"
 #include "bpf/span.h"
+#include "bpf/wait_place.h"
+#include "bpf/walk_later.h"
 #include "bpf/window.h"
 
 /* include/linux/sched.h */
@@ -22,47 +29,11 @@
 #define TASK_TRACED  0x08
 #define TASK_DEAD    0x80
 
-/*
- * Threads that take the GIL from each other wait for it some ten thousand times a second, each time
- * for at most the interpreter's switch interval, 5 ms. So BPF walks the stack at only one in
- * GIL_WALKED of these waits. At each wait of a thread that trains BPF walks the stack, since each
- * step needs its own waits.
- */
-#define GIL_WALKED  4
-#define GIL_LONG_NS 5000000
-
-/* Waits that no sample carries yet: the sample of a later wait will carry their sum. */
-struct wait_sum {
-	u64 ns;
-	u32 cnt;
-	u32 pad;
-};
-
-/* The wait of a thread since it left the CPU. */
-struct wait {
-	u64 since_ns; /* 0: the thread is running */
-	u64 woken_ns; /* 0: not woken yet */
-	u64 ran_ns;   /* run time of its whole life, when it left the CPU */
-	u64 stack, native;
-	u64 gil_stack; /* of the last wait for the GIL at which BPF walked the stack */
-	u64 file;      /* as in struct rec_sample */
-	struct wait_sum blocked, queued, gil, gil_queued;
-	s32 syscall;
-	u32 cause;
-	u32 waker_pid, waker_tid; /* as in struct rec_sample */
-	u16 walked;               /* BPF walked the stack; `stack` may still be 0 */
-	u16 gil_sampled;          /* a wait for the GIL at which BPF walks the stack only by chance */
-	u32 pad;
-};
+/* arch/x86/entry/syscalls/syscall_64.tbl */
+#define SYS_EXECVE   59
+#define SYS_EXECVEAT 322
 
 volatile __u32 thread_visit = VISIT_OPEN; /* set by user space: enum thread_visit */
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct wait);
-} waits SEC(".maps");
 
 /* The period of each CPU's timer; user space writes it. */
 struct {
@@ -106,19 +77,18 @@ static __always_inline void scratch__release(struct sample_scratch *scratch)
 	scratch->stack.busy = 0;
 }
 
-__weak __noinline u64 stack__current(struct sample_scratch *scratch, const struct proc *proc, u32 pid)
-{
-	return scratch && proc ? stack__of(&scratch->stack, proc, pid) : 0;
-}
-
-static __always_inline struct rec_sample *sample__reserve(const struct proc *proc, u32 pid, struct task_struct *task)
+static __always_inline struct rec_sample *sample__reserve(void)
 {
 	struct rec_sample *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
 
-	if (!rec) {
+	if (!rec)
 		count(CNT_SAMPLES_LOST);
-		return NULL;
-	}
+	return rec;
+}
+
+static __always_inline void sample__begin(struct rec_sample *rec, const struct proc *proc, u32 pid,
+					  struct task_struct *task)
+{
 	rec->hdr.type = REC_SAMPLE;
 	rec->hdr.flags = 0;
 	rec->hdr.size = sizeof(*rec);
@@ -128,7 +98,6 @@ static __always_inline struct rec_sample *sample__reserve(const struct proc *pro
 	rec->waker_pid = rec->waker_tid = 0;
 	rec->pad = 0;
 	rec->file = 0;
-	return rec;
 }
 
 /*
@@ -167,11 +136,12 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
 	bool in_kernel = !(ctx->regs.cs & 3);
 	u64 path = t ? path__of(&scratch->path, t) : 0;
-	u64 stack = stack__current(scratch, proc, pid);
-	struct rec_sample *rec = sample__reserve(proc, pid, task);
+	u64 stack = stack__current(&scratch->stack, proc, pid);
+	struct rec_sample *rec = sample__reserve();
 
 	if (!rec) /* at once: the verifier of Linux 6.1 accepts no later check */
 		return;
+	sample__begin(rec, proc, pid, task);
 	if (t) {
 		t->gap_sampled = 1;
 		around__request(t, path);
@@ -229,6 +199,8 @@ static __always_inline void wait__fill(struct wait *w, struct task_struct *task,
 	w->waker_pid = w->waker_tid = 0;
 	w->stack = w->file = 0;
 	w->walked = 0;
+	w->one_in = 1;
+	w->place = wait__place(w, user);
 	t = bpf_task_storage_get(&threads, task, NULL, 0);
 	if (t)
 		t->gap_sampled = 1; /* the wait's sample may come only after the forward around it has ended */
@@ -236,7 +208,7 @@ static __always_inline void wait__fill(struct wait *w, struct task_struct *task,
 }
 
 /* Name id of the file that the current thread waits for; 0: none, or unknown. */
-static __always_inline u64 wait__file(const struct wait *w, struct task_struct *task)
+static __attribute__((noinline)) u64 wait__file(const struct wait *w, struct task_struct *task)
 {
 	switch (w->cause) {
 	case CAUSE_DISK_READ:
@@ -250,21 +222,42 @@ static __always_inline u64 wait__file(const struct wait *w, struct task_struct *
 }
 
 /*
- * Does BPF walk the stack for this wait? For a wait for the GIL it always does so while the sum is
- * empty, since waits__flush needs a stack.
+ * Does BPF walk the stack as this wait begins? It always does so while the sum of waits for the GIL
+ * is empty, since waits__flush needs a stack.
  */
 static __always_inline bool wait__wants_stack(const struct wait *w, const struct proc *proc)
 {
-	return (proc->window != WINDOW_CLOSED || proc->forked_ns) &&
-	       (!w->gil_sampled || !w->gil.ns || bpf_get_prandom_u32() % GIL_WALKED == 0);
+	if (proc->window == WINDOW_CLOSED && !proc->forked_ns)
+		return false;
+	if (w->owed_cnt || (w->gil_sampled && !w->gil.ns) || w->syscall == SYS_EXECVE || w->syscall == SYS_EXECVEAT)
+		return true; /* at the end of an exec the stack is gone */
+	return w->one_in <= 1 || bpf_get_prandom_u32() % w->one_in == 0;
+}
+
+static __always_inline void wait__fill_sample(struct rec_sample *rec, const struct wait *w, const struct wait_sum *sum,
+					      u32 cause, u64 path, u64 now)
+{
+	rec->time_ns = now;
+	rec->weight_ns = sum->ns;
+	rec->stack = w->stack;
+	rec->path = path;
+	rec->native = w->native;
+	rec->kernel = 0;
+	rec->waits = sum->cnt + 1;
+	rec->syscall = w->syscall;
+	rec->kind = SAMPLE_WAIT;
+	rec->cause = cause;
+	rec->waker_pid = w->waker_pid;
+	rec->waker_tid = w->waker_tid;
+	rec->file = cause == CAUSE_RUN_QUEUE ? 0 : w->file;
 }
 
 /*
- * Emits a sample of this wait, weighted by `sum`: of its own time (cnt 0), or of waits before it.
- * False (counted): the ring buffer is full.
+ * Emits a sample of this wait, weighted by `sum`: of its own time (cnt 0), or of waits before it; or
+ * notes it in `owed`, if its stack is walked later. False (counted): the ring buffer is full.
  */
-static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct task_struct *task, const struct wait *w,
-				       const struct wait_sum *sum, u32 cause, u64 stack, u64 now)
+static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
+				       const struct wait_sum *sum, u32 cause, u64 now)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
 	struct sample_scratch *scratch = t && t->depth ? scratch__acquire() : NULL;
@@ -280,22 +273,20 @@ static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct 
 		around__request(t, path);
 		scratch__release(scratch);
 	}
-	rec = sample__reserve(proc, pid, task);
+	if (w->walks_later && w->owed_cnt < OWED_MAX) {
+		rec = &w->owed[BOUND_INDEX(w->owed_cnt, OWED_MAX)];
+		sample__begin(rec, proc, pid, task);
+		wait__fill_sample(rec, w, sum, cause, path, now);
+		w->owed_cnt++;
+		return true;
+	}
+	rec = sample__reserve();
 	if (!rec)
 		return false;
-	rec->time_ns = now;
-	rec->weight_ns = sum->ns;
-	rec->stack = stack;
-	rec->path = path;
-	rec->native = w->native;
-	rec->kernel = 0;
-	rec->waits = sum->cnt + 1;
-	rec->syscall = w->syscall;
-	rec->kind = SAMPLE_WAIT;
-	rec->cause = cause;
-	rec->waker_pid = w->waker_pid;
-	rec->waker_tid = w->waker_tid;
-	rec->file = cause == CAUSE_RUN_QUEUE ? 0 : w->file;
+	sample__begin(rec, proc, pid, task);
+	wait__fill_sample(rec, w, sum, cause, path, now);
+	if (rec->stack == STACK_NOT_WALKED)
+		count(CNT_STACK_LOST);
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 	return true;
 }
@@ -315,10 +306,10 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 	struct wait_sum one = {.ns = ns};
 
 	if (!gil && ns >= wait_threshold_ns) {
-		if (wait__emit(proc, pid, task, w, &one, cause, w->stack, now))
+		if (wait__emit(proc, pid, task, w, &one, cause, now))
 			return;
-	} else if (sum->ns && w->walked && bpf_get_prandom_u32() % (gil ? GIL_LONG_NS : wait_threshold_ns) < ns) {
-		if (wait__emit(proc, pid, task, w, sum, cause, w->stack, now))
+	} else if (sum->ns && wait__is_picked(w, proc, ns)) {
+		if (wait__emit(proc, pid, task, w, sum, cause, now))
 			sum->ns = sum->cnt = 0;
 	}
 	sum->ns += ns;
@@ -347,6 +338,7 @@ static __attribute__((noinline)) int wait__ended(const struct proc *proc, u32 pi
 		since = window__since(proc);
 	if (since >= now)
 		return 0;
+	wait__learn(w, now - since);
 	woken = w->cause == CAUSE_RUN_QUEUE ? since : w->woken_ns ? w->woken_ns : now;
 	woken = woken < since ? since : woken > now ? now : woken;
 	if (woken > since)
@@ -360,7 +352,7 @@ static __attribute__((noinline)) int wait__ended(const struct proc *proc, u32 pi
  * A thread comes to the CPU (the current task is still the previous one), or the window of its
  * process ends. With VISIT_CUT the wait so far becomes a sample, and the wait goes on.
  */
-static __always_inline void wait__end(struct task_struct *task, u32 visit)
+static __always_inline void wait__end(struct task_struct *task, u32 visit, bool later)
 {
 	struct wait *w = bpf_task_storage_get(&waits, task, NULL, 0);
 	struct proc *proc;
@@ -383,7 +375,12 @@ static __always_inline void wait__end(struct task_struct *task, u32 visit)
 		return;
 	if (visit == VISIT_CUT && __sync_val_compare_and_swap(&w->since_ns, since, now) != since)
 		return;
+	later = later && stack__has_python(proc);
+	w->walks_later = later && !w->walked && !w->owed_cnt;
 	wait__ended(proc, pid, task, w, &(struct time_range){since, now});
+	if (later && w->walks_later && w->owed_cnt)
+		walk_later__request(task);
+	w->walks_later = 0;
 }
 
 /*
@@ -407,7 +404,8 @@ static __always_inline void wait__end_unseen(const struct proc *proc, u32 pid, s
  * open during the wait: at a step, or when user space comes to a fork. But BPF does not walk the
  * stack then, since the window may also stay closed.
  */
-static __always_inline void wait__begin(struct task_struct *task, u32 cause, u32 state)
+static __always_inline void wait__begin(struct task_struct *task, struct task_struct *next, u32 cause, u32 state,
+					bool later)
 {
 	u32 pid = task_pid(task);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
@@ -423,23 +421,29 @@ static __always_inline void wait__begin(struct task_struct *task, u32 cause, u32
 		count(CNT_SAMPLES_LOST);
 		return;
 	}
+	later = later && stack__has_python(proc);
+	if (later && w->since_ns && !w->walked)
+		w->stack = STACK_NOT_WALKED; /* it has run since */
 	wait__end_unseen(proc, pid, task, w, start);
 	wait__fill(w, task, proc, cause, state);
+	w->one_in = wait__walked_one_in(w, proc, next, later);
 	scratch = wait__wants_stack(w, proc) ? scratch__acquire() : NULL;
 	if (scratch) {
-		w->stack = stack__current(scratch, proc, pid);
+		w->stack = stack__current(&scratch->stack, proc, pid);
 		w->walked = 1;
-		w->file = wait__file(w, task);
+		if (later)
+			walk_later__send(w, w->stack);
 		if (w->gil_sampled)
 			w->gil_stack = w->stack;
 		scratch__release(scratch);
 	}
+	w->file = wait__file(w, task);
 	w->since_ns = bpf_ktime_get_ns();
 	__sync_fetch_and_add(&proc->cost.sampler_ns, w->since_ns - start);
 }
 
 /* The thread or the window ends: emits the waits for the GIL that no sample carries yet. */
-static __always_inline void waits__flush(struct task_struct *task)
+static __attribute__((noinline)) int waits__flush(struct task_struct *task)
 {
 	u32 pid = task_pid(task);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
@@ -447,28 +451,47 @@ static __always_inline void waits__flush(struct task_struct *task)
 	u64 now;
 
 	if (!w)
-		return;
+		return 0;
 	now = proc->window == WINDOW_DONE ? proc->window_end_ns : bpf_ktime_get_ns();
-	if (w->gil.ns && wait__emit(proc, pid, task, w, &w->gil, CAUSE_GIL, w->gil_stack, now))
+	if (w->owed_cnt && task == bpf_get_current_task_btf())
+		walk_later__send(w, 0); /* waits of the exit itself, in which no Python runs */
+	w->stack = w->gil_stack;
+	if (w->gil.ns && wait__emit(proc, pid, task, w, &w->gil, CAUSE_GIL, now))
 		w->gil.ns = w->gil.cnt = 0;
-	if (w->gil_queued.ns && wait__emit(proc, pid, task, w, &w->gil_queued, CAUSE_RUN_QUEUE, w->gil_stack, now))
+	if (w->gil_queued.ns && wait__emit(proc, pid, task, w, &w->gil_queued, CAUSE_RUN_QUEUE, now))
 		w->gil_queued.ns = w->gil_queued.cnt = 0;
+	return 0;
 }
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+static __always_inline void on_switch(bool preempt, struct task_struct *prev, struct task_struct *next,
+				      unsigned int prev_state, bool later)
 {
 	bool runs_on = preempt || !prev_state;
 
 	if (!runs_on && prev_state & TASK_DEAD)
 		waits__flush(prev);
 	else
-		wait__begin(prev,
+		wait__begin(prev, next,
 			    runs_on                                     ? CAUSE_RUN_QUEUE
 			    : prev_state & (TASK_STOPPED | TASK_TRACED) ? CAUSE_UNKNOWN
 									: CAUSE_NONE,
-			    prev_state);
-	wait__end(next, VISIT_OPEN);
+			    prev_state, later);
+	wait__end(next, VISIT_OPEN, later);
+}
+
+/* User space loads one of these two programs. */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	on_switch(preempt, prev, next, prev_state, false);
+	return 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sample_switch_later, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	on_switch(preempt, prev, next, prev_state, can_walk_later());
 	return 0;
 }
 
@@ -511,7 +534,7 @@ int sample_threads(struct bpf_iter__task *ctx)
 	if (!task)
 		return 0;
 	if (thread_visit != VISIT_OPEN) {
-		wait__end(task, thread_visit);
+		wait__end(task, thread_visit, false);
 		if (thread_visit == VISIT_CLOSE)
 			waits__flush(task);
 		return 0;

@@ -96,8 +96,21 @@ static __always_inline u64 step__count(struct thread *t, const struct proc *proc
 	return ++t->rule_steps[BOUND_INDEX(rule, RULE_ROOM)] - (step_limit != 0);
 }
 
+/* A slow step counts as two at most. */
+static __always_inline void step__learn_length(const struct thread *t, struct proc *proc)
+{
+	u64 ns = t->now_ns - t->phases_from_ns, usual = proc->steps.usual_ns;
+
+	if (!t->phases_from_ns)
+		return;
+	if (!usual)
+		usual = ns;
+	proc->steps.usual_ns = usual - usual / 8 + (ns < 2 * usual ? ns : 2 * usual) / 8;
+}
+
 static __always_inline void step__end(struct thread *t, struct proc *proc, u32 pid, u32 rule, u64 index)
 {
+	step__learn_length(t, proc);
 	phase__set(t, t->phase);
 	pass__cut(t);
 	if (want_step_times)

@@ -27,7 +27,7 @@
 	X(GROUPS_FULL, "groups_full", "operator calls whose shapes exceeded the table of different shapes")    \
 	X(SHAPES_CUT, "shapes_cut", "operator calls with more or larger inputs than a recording can hold")     \
 	X(SPANS_CUT, "spans_cut", "spans of the timeline that did not fit")                                    \
-	X(STACK_LOST, "stack_lost", "stacks of which a frame could not be read, cut there")                    \
+	X(STACK_LOST, "stack_lost", "stacks cut where a frame could not be read")                              \
 	X(STACK_CUT, "stack_cut", "stacks with more Python frames than a recording can hold, cut")             \
 	X(LINES_LOST, "lines_lost", "functions whose line table could not be read")                            \
 	X(SAMPLES_LOST, "samples_lost", "samples that did not fit in the ring buffer")                         \

@@ -245,6 +245,7 @@ struct proc_steps {
 	__u64 boundaries;      /* step boundaries seen, by rules in force */
 	__u64 optimizer;       /* name id of the first optimizer whose step was seen */
 	__u64 backward_action; /* the action around the last Engine::execute, or its own name */
+	__u64 usual_ns;        /* about how long a step takes; 0: not known yet */
 };
 
 struct proc_jit {

@@ -60,6 +60,9 @@ enum rec_type {
 	REC_DROPPED,       /* user: what was dropped of a recording: user/recording/recording.h */
 	REC_DROPPED_STEPS, /* user: a histogram of the steps that were: user/recording/dropped_steps.h */
 	REC_RESOURCES,     /* user: what a process has used so far, by /proc; one a second */
+	REC_MACHINE,       /* user: what its machine uses, beside these */
+	REC_LIMITS,        /* user: what its cgroups limit */
+	REC_STEPS,         /* user: many REC_STEP, packed: user/recording/step_blocks.h. The reader unpacks them */
 	REC__COUNT,
 };
 
@@ -273,10 +276,7 @@ struct rec_span {
 	__u32 pad;
 };
 
-/*
- * Spans of one thread, in the order in which they ended. The payload is the encoding of
- * user/recording/spans.h, compressed by zlib's deflate.
- */
+/* Spans of one thread, in the order of their ends: by user/recording/spans.h, compressed by zlib's deflate. */
 struct rec_spans {
 	struct rec_hdr hdr;
 	__u32 pid;

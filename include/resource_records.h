@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The record of what a process uses, which user space makes of /proc: as in records.h. */
+/* The records of what processes and their machine use, which user space makes of /proc: as in records.h. */
 #ifndef STEPFLAME_INCLUDE_RESOURCE_RECORDS_H
 #define STEPFLAME_INCLUDE_RESOURCE_RECORDS_H
 
@@ -26,6 +26,26 @@ struct rec_resources {
 	__u64 read_bytes, written_bytes;           /* from and to disks */
 	__u64 received_bytes, sent_bytes;          /* of all interfaces of its network namespace, loopback too */
 	__u64 left_bytes;                          /* memory that can still be allocated */
+};
+
+/* The machine, at a look at its processes. CPU times are sums of all processors since it was started. */
+struct rec_machine {
+	struct rec_hdr hdr;
+	__u64 time_ns;
+	__u32 pid; /* a process on it: tells machines apart in a merged recording */
+	__u32 processors;
+	__u64 busy_ns, idle_ns; /* idle: also what waits for a disk alone */
+	__u64 memory_bytes, available_bytes;
+	__u64 swap_bytes, swap_free_bytes;
+};
+
+/* What the cgroups of a process limit: again where that has changed. */
+struct rec_limits {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 processors;   /* on which it may run; 0: not known */
+	__u64 memory_bytes; /* 0: no limit */
+	__u64 milli_cpus;   /* CPU time a second that a quota gives, in ms; 0: no quota */
 };
 
 #endif

@@ -51,6 +51,7 @@ class Function:
         self.frame, self.calls = 0, set()
         code = elf.content(elf.sections[section])
         copies = set()  # registers that hold the frame pointer
+        handed = set()  # functions handed to the next call
         for at in range(start, start + length, 8):
             op, registers, offset, imm = struct.unpack_from("<BBhi", code, at)
             dst, src = registers & 15, registers >> 4
@@ -63,11 +64,16 @@ class Function:
             if op == MOV_REG and src == FRAME_POINTER:
                 copies.add(dst)
             to, value = elf.targets.get((section, at), (section, at))
-            if op == CALL and src == PSEUDO_CALL:
-                base = value if (section, at) in elf.targets else at
-                self.calls.add((to, base + (imm + 1) * 8))
+            if op == CALL:
+                if src == PSEUDO_CALL and not to:  # the kernel's own function, which calls them on another stack
+                    handed.clear()
+                elif src == PSEUDO_CALL:
+                    base = value if (section, at) in elf.targets else at
+                    self.calls.add((to, base + (imm + 1) * 8))
+                self.calls |= handed
+                handed.clear()
             if op == LDDW and (to, value + imm) in elf.functions and (section, at) in elf.targets:
-                self.calls.add((to, value + imm))
+                handed.add((to, value + imm))
         self.room = max(ROUND, -(-self.frame // ROUND) * ROUND)
 
 

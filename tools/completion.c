@@ -9,6 +9,7 @@
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/options.h"
@@ -95,10 +96,27 @@ static void put_quoted(const char *text, const char *special, const char *quote)
 	}
 }
 
-static void put_words(const char *choice)
+/* ---- the words that an argument can be ---- */
+
+/* malloc'ed, with a space before each; "": any. */
+static char *words_of(const struct command *c, const struct argp_option *o)
 {
-	for (const char *c = choice; *c; c++)
-		putchar(*c == '|' ? ' ' : *c);
+	char *words = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&words, &bytes);
+
+	if (!out)
+		exit(1);
+	if (o->arg && is_choice(o->arg)) {
+		fputc(' ', out);
+		for (const char *at = o->arg; *at; at++)
+			fputc(*at == '|' ? ' ' : *at, out);
+	} else if (o->arg && c->put_words) {
+		c->put_words(o->name, out);
+	}
+	if (fclose(out))
+		exit(1);
+	return words;
 }
 
 /* ---- bash ---- */
@@ -110,11 +128,13 @@ static void put_bash_name(const struct command *c, const struct argp_option *o)
 
 static void put_bash_choice(const struct command *c, const struct argp_option *o)
 {
-	if (!o->arg || !is_choice(o->arg))
-		return;
-	printf("\t%s:--%s) words=\"", c->name, o->name);
-	put_words(o->arg);
-	puts("\" ;;");
+	char *words = words_of(c, o);
+
+	if (*words && isprint(o->key))
+		printf("\t%s:--%s|%s:-%c) words=\"%s\" ;;\n", c->name, o->name, c->name, o->key, words + 1);
+	else if (*words)
+		printf("\t%s:--%s) words=\"%s\" ;;\n", c->name, o->name, words + 1);
+	free(words);
 }
 
 static void put_commands(void)
@@ -156,18 +176,18 @@ static void put_zsh_text(const char *doc, const char *special)
 }
 
 /* ":TIME: " after an option: what its argument is, and what completes it. */
-static void put_zsh_argument(const struct argp_option *o)
+static void put_zsh_argument(const struct command *c, const struct argp_option *o)
 {
+	char *words = words_of(c, o);
+
 	fputs(o->flags & OPTION_ARG_OPTIONAL ? "::" : ":", stdout);
 	put_quoted(o->arg, ":", "'\\''");
 	putchar(':');
-	if (is_choice(o->arg)) {
-		putchar('(');
-		put_words(o->arg);
-		putchar(')');
-	} else {
+	if (*words)
+		printf("(%s)", words + 1);
+	else
 		fputs(is_file(o->arg) ? "_files" : is_pid(o->arg) ? "_pids" : " ", stdout);
-	}
+	free(words);
 }
 
 static void put_zsh_option(const struct command *c, const struct argp_option *o)
@@ -184,7 +204,7 @@ static void put_zsh_option(const struct command *c, const struct argp_option *o)
 	put_zsh_text(o->doc, "[]\\");
 	putchar(']');
 	if (o->arg)
-		put_zsh_argument(o);
+		put_zsh_argument(c, o);
 	putchar('\'');
 }
 
@@ -228,16 +248,16 @@ static void put_fish_text(const char *doc)
 
 static void put_fish_option(const struct command *c, const struct argp_option *o)
 {
+	char *words = words_of(c, o);
+
 	printf("complete -c stepflame -n '__fish_seen_subcommand_from %s' -l %s", c->name, o->name);
 	if (isprint(o->key))
 		printf(" -s %c", o->key);
-	if (o->arg && is_choice(o->arg)) {
-		fputs(o->flags & OPTION_ARG_OPTIONAL ? " -f -a '" : " -x -a '", stdout);
-		put_words(o->arg);
-		putchar('\'');
-	} else if (o->arg) {
+	if (*words)
+		printf("%s%s'", o->flags & OPTION_ARG_OPTIONAL ? " -f -a '" : " -x -a '", words + 1);
+	else if (o->arg)
 		fputs(is_file(o->arg) ? " -r -F" : is_pid(o->arg) ? " -x -a '(__fish_complete_pids)'" : " -x", stdout);
-	}
+	free(words);
 	put_fish_text(o->doc);
 }
 

@@ -9,7 +9,7 @@ root=$1
 version=$2
 out=$3
 revision=$version-1
-maintainer="${DEBFULLNAME:-stepflame maintainers} <${DEBEMAIL:-maintainers@stepflame.invalid}>"
+maintainer="${DEBFULLNAME:-stepflame developers} <${DEBEMAIL:-maintainers@stepflame.invalid}>"
 date=$(date -u -R -d "@$SOURCE_DATE_EPOCH")
 doc=$root/usr/share/doc/stepflame
 

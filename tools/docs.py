@@ -12,7 +12,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = 100
 DOCUMENTS = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md"))]
-ANY_WIDTH = {"CONTRIBUTING.md"}  # its paragraphs on tests are not wrapped yet
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(r"`((?:bpf|docs|include|tests|tools|user)/[\w./*\[\]-]+)`")
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
@@ -57,10 +56,9 @@ def wrong_links(name, text):
 
 def wrong_with(name):
     text = (ROOT / name).read_text()
-    if name not in ANY_WIDTH:
-        for number, line in prose(text):
-            if len(line) > COLUMNS:
-                yield f"{name}:{number}: {len(line)} columns, more than {COLUMNS}"
+    for number, line in prose(text):
+        if len(line) > COLUMNS:
+            yield f"{name}:{number}: {len(line)} columns, more than {COLUMNS}"
     for file in FILE.findall(text):
         if not list(ROOT.glob(file.replace(".[ch]", ".c").rstrip("/"))):
             yield f"{name}: names {file}, which does not exist"

@@ -6,6 +6,7 @@
  *   manual man COMMAND  stepflame-COMMAND(1)
  */
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,9 +34,11 @@ static void put_option(const struct argp_option *o)
 	put(o->name);
 	fputs("\\fR", stdout);
 	if (o->arg) {
-		fputs("=\\fI", stdout);
+		bool optional = o->flags & OPTION_ARG_OPTIONAL;
+
+		fputs(optional ? "[=\\fI" : "=\\fI", stdout);
 		put(o->arg);
-		fputs("\\fR", stdout);
+		fputs(optional ? "\\fR]" : "\\fR", stdout);
 	}
 	putchar('\n');
 	put(o->doc);
@@ -83,6 +86,25 @@ static void put_title(const char *name)
 	puts("\" 1 \"\" \"stepflame " STEPFLAME_VERSION "\" \"User Commands\"");
 }
 
+static const struct {
+	const char *name, *help;
+} variables[] = {
+	{"COLUMNS", "the width of a terminal, instead of what the terminal says."},
+	{"NO_COLOR", "if it is set and not empty: no colours."},
+	{"STEPFLAME_DEBUG", "if it is set: show what the kernel says of programs that it refuses."},
+	{"STEPFLAME_INJECT",
+	 "the path of libstepflame-inject.so, for record --gpu cupti and --inject; else it is looked "
+	 "for beside the program, and in ../lib/stepflame."},
+	{"STEPFLAME_PROBES",
+	 "for tests: attach probes as an older kernel does, by events or by perf; multi is as a new "
+	 "one does."},
+	{"XDG_CACHE_HOME", "where the folder stepflame is, in which it remembers what it found in files of libraries "
+			   "(without it: ~/.cache)."},
+	{"XDG_RUNTIME_DIR",
+	 "without root: where the folder stepflame is, in which record --exact says what restore has "
+	 "to undo if it is killed (without it: /dev/shm)."},
+};
+
 static void put_manual(void)
 {
 	put_title("stepflame");
@@ -96,10 +118,15 @@ static void put_manual(void)
 	}
 	puts(".SH EXIT STATUS\n"
 	     "0 ok, 1 error, 2 usage, 3 permission, 4 target gone or not found, 5 kernel, Python or torch not "
-	     "supported.\n"
+	     "supported, 6\n.BR \"diff \\-\\-threshold\" :\nFILE2 is slower.\n.PP\n"
 	     ".B record \\-\\- \\fICMD\\fR\n"
 	     "passes on the status of the command: 127 when it was not found, 128 and the signal when one ended it.\n"
-	     ".SH ENVIRONMENT\n.TP\n.B STEPFLAME_DEBUG\nshow what the kernel says of programs that it refuses.");
+	     ".SH ENVIRONMENT");
+	for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
+		printf(".TP\n.B %s\n", variables[i].name);
+		put(variables[i].help);
+		putchar('\n');
+	}
 }
 
 static int put_manual_of(const char *name)

@@ -12,7 +12,7 @@
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
 #   tools/setup.sh python --readers       the first one, with what the tests use when it is there: readers of traces and screens, pytest-xdist
 #   tools/setup.sh python --zoo           environments with what the programs of tests/zoo want, over each that has torch; prints "3.11 PATH" for each
-#   tools/setup.sh packaging              what the tests of packages use: lintian, debootstrap, zsh, fish; prints the folder of a bare Debian, made once
+#   tools/setup.sh packaging              what the tests of packages use: lintian, debootstrap, zsh, fish, buildah; prints the folder of a bare Debian, made once
 #   tools/setup.sh plan [--small]         what `make demo` will fetch, and how much; prints nothing where nothing is missing
 #   tools/setup.sh cuda                   CUDA's headers, to build what is loaded into a job; prints the folders that have them, on one line
 #   tools/setup.sh cuda --found           the same, but prints nothing where some would have to be got
@@ -26,7 +26,7 @@ BUILD_PACKAGES='gcc g++ make pkg-config clang libclang-rt-dev llvm libelf-dev zl
 	clang-format clang-tidy dpkg-dev python3 python3-venv'
 # Debian 12 itself has libbpf 1.1 (no uprobe_multi) and bpftool 7.1; its backports suite has newer ones. The 1: is Debian's epoch.
 BPF_PACKAGES='libbpf-dev bpftool'
-PACKAGING_PACKAGES='lintian debootstrap zsh fish'
+PACKAGING_PACKAGES='lintian debootstrap zsh fish buildah'
 BARE_DEBIAN=bookworm # the oldest that stepflame's package is for
 BROWSER_PACKAGES='chromium chromium-driver fonts-dejavu-core'
 LIBBPF_MIN=1:1.4
@@ -39,7 +39,7 @@ TORCH_2_5_MINOR=3.11
 TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
 # Of what these require, jupyterlab, tensorboard and what they bring are not needed to read a trace.
 BARE_READER_PACKAGES='HolisticTraceAnalysis torch-tb-profiler'
-READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml pyte py-spy greenlet nvtx pytest-xdist'
+READER_PACKAGES='perfetto protobuf viztracer pandas plotly networkx pydot psutil pyyaml pyte py-spy greenlet nvtx pytest-xdist'
 # jaxlib's landmarks are local symbols: a version of which they are known to be there.
 JAX_PACKAGES='jax==0.10.2 jaxlib==0.10.2 numpy'
 # What the programs of tests/zoo want: a group is installed together, or the programs that want it are skipped. The others: on interpreters that are

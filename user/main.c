@@ -53,19 +53,27 @@ static const struct command *find_command(const char *name)
 	return c->name ? c : NULL;
 }
 
-static int refuse_command(const char *name)
+static int refuse(const char *name)
 {
 	struct similar similar = {.word = name};
+	bool option = name[0] == '-';
+	const char *kind = option ? "option" : "command";
 
-	for (const struct command *c = commands; c->name; c++)
+	for (const struct command *c = commands; c->name && !option; c++)
 		similar__try(&similar, c->name);
-	similar__try(&similar, "help");
-	if (!similar.best) {
+	similar__try(&similar, option ? "--help" : "help");
+	if (option)
+		similar__try(&similar, "--version");
+	if (similar.best) {
+		log__error("`stepflame --help` lists the commands", "there is no %s '%s'; did you mean '%s'?", kind,
+			   name, similar.best);
+	} else if (option) {
+		log__error("`stepflame --help` lists the commands, whose options stand behind them, and "
+			   "`stepflame --version` prints the version",
+			   "there is no option '%s'", name);
+	} else {
 		log__error(NULL, "there is no command '%s'", name);
 		print_help(stderr);
-	} else {
-		log__error("`stepflame --help` lists the commands", "there is no command '%s'; did you mean '%s'?",
-			   name, similar.best);
 	}
 	return SF_EXIT_USAGE;
 }
@@ -77,7 +85,7 @@ static int help(const char *name)
 	const struct command *c = name ? find_command(name) : NULL;
 
 	if (name && strcmp(name, "help"))
-		return c ? run_command(c, 2, argv) : refuse_command(name);
+		return c ? run_command(c, 2, argv) : refuse(name);
 	print_help(stdout);
 	return end_of_output();
 }
@@ -110,7 +118,7 @@ int main(int argc, char **argv)
 	if (command)
 		return run_command(command, argc - 1, argv + 1);
 	if (*name)
-		return refuse_command(name);
+		return refuse(name);
 	print_help(stderr);
 	return SF_EXIT_USAGE;
 }

@@ -450,6 +450,7 @@ static void good__restore(void)
 {
 	memcpy(job.py.base, good.image, good.used);
 	native__forget(&codes);
+	native__forget(&codes_close);
 }
 
 /* Each pointer in turn leads nowhere: the whole stack, or its inner part, and that is counted. */
@@ -505,7 +506,7 @@ static void test_bad_bytes(void **state)
 		native.ring_bytes = 0;
 		native__forget(&names);
 		native__forget(&stacks);
-		memset(walk.room.names.sent, 0, sizeof(walk.room.names.sent));
+		native__forget(&names_close);
 		for (u64 k = 0; k < 1 + i % 8; k++) {
 			u64 at = random_below(good.used - 8);
 

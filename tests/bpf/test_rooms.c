@@ -83,7 +83,7 @@ static void test_step_at(void **state)
 	label__run("epoch", 3, FRAME(1));
 	id = utf8_id("epoch");
 	bpf_map_delete_elem(&names, &id);
-	memset(job__thread()->names.sent, 0, sizeof(job__thread()->names.sent));
+	native__forget(&names_close);
 	job.proc->room.names[NAMES_LABELS] = NAMES_OWN;
 	native__set_knob(&step_at[1], id);
 	label__run("epoch", 4, FRAME(1));

@@ -218,13 +218,13 @@ static void test_preempted(void **state)
 	cpu.user = in_call(SYS_FUTEX, 0, 0, 0);
 	preempt_by(&cpu.other);
 	wait_ns(THRESHOLD);
-	sample_switch(false, &cpu.other, &job.task, SLEEPS);
-	native.task = &job.task;
+	back();
 	expect_wait(CAUSE_RUN_QUEUE, THRESHOLD, 1);
 	/* preempted on its way to sleep */
-	sample_switch(true, &job.task, &cpu.other, SLEEPS);
+	(walks_at_end ? sample_switch_later : sample_switch)(true, &job.task, &cpu.other, SLEEPS);
+	native.task = &cpu.other;
 	wait_ns(THRESHOLD + 1);
-	sample_switch(false, &cpu.other, &job.task, SLEEPS);
+	back();
 	expect_wait(CAUSE_RUN_QUEUE, THRESHOLD + 1, 1);
 	/* it gave way */
 	switch_to(&cpu.other, RUNNABLE);
@@ -424,6 +424,36 @@ static void test_short_waits_unlike(void **state)
 	share_waits((u64[]){99000, 3000}, THRESHOLD);
 }
 
+/* Where a step takes long, a sample stands for more of them. */
+static void test_short_waits_of_long_steps(void **state)
+{
+	static const u64 units[][2] = {
+		{0, THRESHOLD},
+		{16 * THRESHOLD, THRESHOLD},
+		{4 * SHORT_OF_STEP * THRESHOLD, 4 * THRESHOLD},
+		{1000000000, SHORT_MAX_NS},
+	};
+
+	struct wait *w;
+
+	(void)state;
+	cpu.user = in_call(SYS_FUTEX, 0, 0, 0);
+	for (u32 i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		u64 cnt = 0, waited = 20000 * 30000ull, expected = waited / units[i][1];
+
+		job.proc->steps.usual_ns = units[i][0];
+		for (int wait = 0; wait < 20000; wait++) {
+			wait_for(30000, 0);
+			cnt += record(REC_SAMPLE, cpu.read) != NULL;
+			native.ring_bytes = cpu.read = 0;
+		}
+		assert_true(fabs((double)cnt - expected) < 5 * sqrt(expected));
+		w = bpf_task_storage_get(&waits, &job.task, NULL, 0);
+		w->blocked = w->queued = (struct wait_sum){0};
+		share_waits((u64[]){60000, 20000}, units[i][1]);
+	}
+}
+
 /* ---- waits for the GIL: one in some has its stack taken ---- */
 
 static void gil_setup(void)
@@ -437,7 +467,7 @@ static void test_gil_by_place(void **state)
 {
 	(void)state;
 	gil_setup();
-	share_waits((u64[]){4900000, 300000}, GIL_WALKED * GIL_LONG_NS);
+	share_waits((u64[]){4900000, 300000}, GIL_UNIT_NS);
 }
 
 static void test_gil_walks(void **state)
@@ -577,6 +607,129 @@ static void test_no_room(void **state)
 	next_sample();
 }
 
+/* ---- stacks that are walked when the wait is over ---- */
+
+/* The thread leaves the CPU; its last waits here were short, and BPF has not walked its stack. */
+static void away_unwalked(void)
+{
+	u64 reads;
+
+	for (int i = 0; i < 8; i++)
+		wait_for(1, 0);
+	for (;;) {
+		reads = native.reads;
+		away();
+		if (native.reads == reads)
+			return;
+		back();
+	}
+}
+
+/* The thread leaves the CPU again before it returns to user space. */
+static void test_walked_at_the_next_wait(void **state)
+{
+	(void)state;
+	cpu.user = in_call(SYS_FUTEX, 0, 0, 0);
+	away_unwalked();
+	wait_ns(2 * THRESHOLD);
+	switch_to(&job.task, SLEEPS);
+	expect_no_more();
+	preempt_by(&cpu.other);
+	assert_true(expect_wait(CAUSE_LOCK, 2 * THRESHOLD, 1)->stack > STACK_NOT_WALKED);
+	wait_ns(3 * THRESHOLD);
+	back();
+	assert_true(expect_wait(CAUSE_RUN_QUEUE, 3 * THRESHOLD, 1)->stack > STACK_NOT_WALKED);
+	expect_no_more();
+	expect_counters(CNT__COUNT);
+}
+
+/* The thread has run on, as after an exec: its stack is another one. */
+static void test_run_on_before_the_walk(void **state)
+{
+	(void)state;
+	cpu.user = in_call(SYS_FUTEX, 0, 0, 0);
+	away_unwalked();
+	wait_ns(THRESHOLD);
+	switch_to(&job.task, SLEEPS);
+	cpu.user = in_user();
+	return_to_user();
+	assert_int_equal(expect_wait(CAUSE_LOCK, THRESHOLD, 1)->stack, STACK_NOT_WALKED);
+	expect_counters(CNT_STACK_LOST, 1, CNT__COUNT);
+}
+
+/* BPF does not see the thread come back, and has not walked its stack: a long wait has lost it. */
+static void test_unseen_unwalked(void **state)
+{
+	(void)state;
+	cpu.user = in_call(SYS_FUTEX, 0, 0, 0);
+	job.task.se.sum_exec_runtime = 1000000;
+	for (u64 i = 0; i < 2; i++) {
+		away_unwalked();
+		wait_ns(i ? THRESHOLD : THRESHOLD - 1);
+		native.task = &job.task;
+		wait_ns(700);
+		job.task.se.sum_exec_runtime += 700;
+		away();
+		back();
+	}
+	assert_int_equal(expect_wait(CAUSE_LOCK, THRESHOLD, 1)->stack, STACK_NOT_WALKED);
+	expect_no_more();
+	expect_counters(CNT_STACK_LOST, 1, CNT__COUNT);
+}
+
+/* Where waits are short, few stacks are walked as they begin; where one was long, those of the next. */
+static void test_walks_where_waits_are_long(void **state)
+{
+	u64 reads, walked = 0;
+
+	(void)state;
+	cpu.user = in_call(SYS_FUTEX, 0, 0, 0);
+	away_unwalked();
+	back();
+	for (int i = 0; i < 3200; i++) {
+		reads = native.reads;
+		wait_for(1, 0);
+		walked += native.reads > reads;
+	}
+	assert_true(walked > 60 && walked < 140);
+	away_unwalked();
+	wait_ns(100 * THRESHOLD);
+	reads = native.reads;
+	back();
+	assert_true(native.reads > reads);
+	assert_true(expect_wait(CAUSE_LOCK, 100 * THRESHOLD, 1)->stack > STACK_NOT_WALKED);
+	for (int i = 0; i < 2; i++) {
+		reads = native.reads;
+		away();
+		assert_true(native.reads > reads);
+		wait_ns(1);
+		back();
+	}
+	for (int i = 0; i < 100; i++) { /* another program takes its time, a thread of the kernel does not */
+		reads = native.reads;
+		preempt_by(&cpu.other);
+		assert_true(native.reads > reads);
+		wait_ns(1);
+		back();
+	}
+	cpu.other.flags = PF_KTHREAD;
+	walked = 0;
+	for (int i = 0; i < 3200; i++) {
+		reads = native.reads;
+		preempt_by(&cpu.other);
+		walked += native.reads > reads;
+		wait_ns(1);
+		back();
+	}
+	assert_true(walked > 60 && walked < 140);
+	cpu.user.sp += 64; /* elsewhere */
+	reads = native.reads;
+	away();
+	assert_true(native.reads > reads);
+	expect_no_more();
+	expect_counters(CNT__COUNT);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, samples_setup, teardown)
 
 int main(void)
@@ -596,6 +749,7 @@ int main(void)
 		TEST(test_short_waits),
 		TEST(test_short_waits_by_place),
 		TEST(test_short_waits_unlike),
+		TEST(test_short_waits_of_long_steps),
 		TEST(test_gil_by_place),
 		TEST(test_gil_walks),
 		TEST(test_gil_of_steps),
@@ -606,5 +760,25 @@ int main(void)
 		TEST(test_no_room),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	const struct CMUnitTest later[] = {
+		TEST(test_wait),
+		TEST(test_preempted),
+		TEST(test_short_waits),
+		TEST(test_short_waits_by_place),
+		TEST(test_short_waits_unlike),
+		TEST(test_short_waits_of_long_steps),
+		TEST(test_gil_by_place),
+		TEST(test_gil_of_steps),
+		TEST(test_gil_flush),
+		TEST(test_exit),
+		TEST(test_fork),
+		TEST(test_walked_at_the_next_wait),
+		TEST(test_run_on_before_the_walk),
+		TEST(test_unseen_unwalked),
+		TEST(test_walks_where_waits_are_long),
+	};
+	int failed = cmocka_run_group_tests_name("walked as a wait begins", tests, NULL, NULL);
+
+	walks_at_end = true;
+	return failed + cmocka_run_group_tests_name("walked as a wait ends", later, NULL, NULL);
 }

@@ -209,6 +209,26 @@ static void test_no_false_steps(void **state)
 	assert_int_equal(job.proc->steps.rule, STEP_NONE);
 }
 
+/* How long a step takes is known from a few; a slow one changes that little. */
+static void test_usual_length(void **state)
+{
+	u64 usual;
+
+	(void)state;
+	assert_int_equal(job.proc->steps.usual_ns, 0);
+	for (int i = 0; i < 40; i++) {
+		data();
+		wait_ns(5000000);
+		optimizer(OPTIMIZER_LABEL);
+	}
+	usual = job.proc->steps.usual_ns;
+	assert_true(usual >= 5000000 && usual < 5100000);
+	data();
+	wait_ns(60000000000);
+	optimizer(OPTIMIZER_LABEL);
+	assert_true(job.proc->steps.usual_ns > usual && job.proc->steps.usual_ns < usual + usual / 7);
+}
+
 /* ---- --step-at ---- */
 
 static void set_step_at(u64 id)
@@ -385,6 +405,7 @@ int main(void)
 		TEST(backward_of_batches),
 		TEST(loader_alone),
 		TEST(no_false_steps),
+		TEST(usual_length),
 		TEST(step_at),
 		TEST(other_labels),
 		TEST(window),

@@ -23,7 +23,8 @@ def why_none():
 
 
 class Browser:
-    def __init__(self, directory, size=(1440, 900), scale=1):
+    def __init__(self, directory, size=(1440, 900), scale=1, reached=""):
+        """reached: an address, of this machine, that may be opened beside files."""
         self.driver = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True)
         for line in self.driver.stdout:
             found = re.search(r"started successfully on port (\d+)", line)
@@ -32,8 +33,9 @@ class Browser:
                 break
         arguments = ["--headless=new", "--disable-gpu", "--no-first-run", "--hide-scrollbars", f"--user-data-dir={directory}"]
         arguments += [f"--window-size={size[0]},{size[1]}", f"--force-device-scale-factor={scale}"]
-        # no name resolves and no proxy answers: nothing but the file can be opened
-        arguments += ["--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9"]
+        # no name resolves and no proxy answers: nothing else can be opened
+        rules = "MAP * ~NOTFOUND" + (reached and ", EXCLUDE " + reached)
+        arguments += ["--host-resolver-rules=" + rules, "--proxy-server=127.0.0.1:9"]
         arguments += ["--no-sandbox"] if os.geteuid() == 0 else []
         options = {"binary": CHROMIUM, "args": arguments, "prefs": {"download.default_directory": str(directory)}}
         wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}

@@ -13,6 +13,8 @@ import types
 import zlib
 from pathlib import Path
 
+import stepblock
+
 ROOT = Path(__file__).parents[2]
 RECDUMP = Path(os.environ.get("STEPFLAME", ROOT / "build" / "stepflame")).parent / "tools" / "recdump"
 
@@ -74,7 +76,8 @@ MAIN, CHILD, WORKER = range(3)
 UTF8, LATIN1, UCS2, UCS4 = 0, 1, 2, 4
 CODECS = {UTF8: "utf-8", LATIN1: "latin-1", UCS2: "utf-16-le", UCS4: "utf-32-le"}
 BUCKETS = 40
-VERSION = 4
+VERSION = 5
+OLDEST = 4  # version that can be read
 BYTE_ORDER = 0x01020304
 CHUNK_BYTES = 64 * 1024
 GPU_HEADER = (ROOT / "include/gpu.h").read_text()
@@ -426,8 +429,8 @@ def snapshot_ends(path):
             yield end
 
 
-def read_raw(path):
-    """(number of the type, bytes behind the header) of each record in a recording."""
+def read_packed(path):
+    """(number of the type, bytes behind the header) of each record in a recording, as they are there."""
     data = path.read_bytes()
     ends = list(chunk_ends(path))
     for start, end in zip(ends, ends[1:]):
@@ -438,6 +441,16 @@ def read_raw(path):
             number, _, size = struct.unpack_from("=HHI", plain)
             yield number, plain[8:size]
             plain = plain[size:]
+
+
+def read_raw(path):
+    """The same, with steps unpacked."""
+    for number, payload in read_packed(path):
+        if TYPES.get(number) == "STEPS":
+            for step in stepblock.unpack(LAYOUTS["STEPS"].unpack(payload)):
+                yield NUMBERS["STEP"], LAYOUTS["STEP"].pack(**step)
+        else:
+            yield number, payload
 
 
 def read_records(path):

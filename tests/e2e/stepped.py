@@ -249,5 +249,7 @@ def in_every_report(other, label="a label", path="/data/shard-0001.tar", action=
             rec.gpu_activity(pid, rec.KERNEL, START + ms, ms, 902, 1),
             rec.gpu_activity(pid, rec.KERNEL, START + 3 * ms, 2 * ms, 900, 2),
             *(rec.record("RESOURCES", pid=pid, time_ns=START + second * 10**9, known=15, rss_bytes=123456789 << second) for second in range(4)),
+            *(rec.record("MACHINE", pid=pid, time_ns=START + second * 10**9, processors=2, busy_ns=second, idle_ns=1) for second in range(4)),
+            rec.record("LIMITS", pid=pid, memory_bytes=8 * 10**9, milli_cpus=1500, processors=2),
         ]
     return job

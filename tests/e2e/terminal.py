@@ -15,13 +15,13 @@ import helpers
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
-def at_terminal(columns, *args, env=()):
-    """What a terminal with so many columns shows; a None in env unsets a variable."""
+def at_terminal(columns, *args, env=(), both=False):
+    """What a terminal with so many columns shows, both: also of stderr; a None in env unsets a variable."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     env = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | dict(env)
     env = {key: value for key, value in env.items() if value is not None}
-    process = subprocess.Popen([helpers.STEPFLAME, *map(str, args)], stdout=its, env=env)
+    process = subprocess.Popen([helpers.STEPFLAME, *map(str, args)], stdout=its, stderr=its if both else None, env=env)
     os.set_blocking(ours, False)
     text, ended = b"", False
     while True:  # its side stays open: to close it could lose what is still on the way

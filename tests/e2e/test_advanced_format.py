@@ -362,7 +362,10 @@ def test_no_samples(tmp_path):
 
 def test_no_such_action(tmp_path):
     path = sampled.random_job(1).write(tmp_path / "r.rec")
-    assert "No sample was taken in an action named \"none such\"" in " ".join(report(path, "--action", "none such").split())
+    for options in ((), ("--per-rank",)):
+        result = helpers.stepflame("report", path, "--advanced", "--action", "none such", *options)
+        assert result.returncode == helpers.ERROR and result.stdout == "", result
+        assert 'No sample was taken in an action named "none such"' in result.stderr
 
 
 def test_what_never_came_says_so(tmp_path):

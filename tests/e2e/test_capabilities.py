@@ -232,6 +232,8 @@ def test_doctor_without_capabilities(place):
     found = checks(*as_user(["bpf"], place / "stepflame"))
     assert found["capabilities"]["verdict"] == "FAIL" and "CAP_PERFMON, CAP_SYS_PTRACE missing" in found["capabilities"]["found"]
     assert (found["perf_event_paranoid"]["verdict"], found["unprivileged_bpf_disabled"]["verdict"]) == ("WARN", "OK")
+    assert found["perf_event_paranoid"]["found"].endswith(": stepflame needs CAP_PERFMON, whatever this value is")
+    assert found["unprivileged_bpf_disabled"]["found"].endswith(": does not matter with CAP_BPF")
     found = checks(*as_user(["bpf", "perfmon"], place / "stepflame"))
     assert found["capabilities"]["verdict"] == "WARN" and "your own processes only" in found["capabilities"]["found"]
 
@@ -278,3 +280,16 @@ def test_overlay(bench, place, called, probes):
     target.go.touch()
     assert target.wait() == 0 and record.wait() == helpers.OK, record.what()
     check_calls(place / "out.rec", CALLS)
+
+
+@pytest.mark.parametrize("args", [["ps"], ["restore", "-n"]], ids=" ".join)
+def test_why_processes_are_hidden(place, args):
+    """Nothing that root knows already is advised to it."""
+    result = subprocess.run(as_user([], place / "stepflame", *args), capture_output=True, text=True)
+    assert "of other users: CAP_SYS_PTRACE is missing" in result.stderr and "as root (sudo)" in result.stderr, result
+    inside = ["unshare", "--user", "--map-root-user"]
+    if subprocess.run([*inside, "true"], capture_output=True).returncode:
+        pytest.skip("there are no user namespaces")
+    result = subprocess.run([*inside, place / "stepflame", *args], capture_output=True, text=True)
+    assert "of other users" not in result.stderr and "root" not in result.stderr, result
+    assert "to include hidden processes, run stepflame on the host" in result.stderr, result

@@ -4,6 +4,7 @@
 import json
 import math
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -133,7 +134,9 @@ def test_error(tmp_path):
     assert row["change_s"] == pytest.approx(statistics.mean(slept[1]) - statistics.mean(slept[0]), abs=1e-8)
     assert row["error_s"] == pytest.approx(math.hypot(*map(batch_error, slept)), rel=1e-3)
     assert not any(changes(a, b)[section] for section in SECTIONS)
-    assert "Nothing changed by more than chance" in diff(a, b).stdout
+    text = diff(a, b).stdout
+    assert "No row changed by more than chance and more than a hundredth of a step.\n" in text
+    assert re.search(r"A's: the difference, [+-]\d+\.\d %, may be chance \(\+- \d+\.\d %\)\.\n", text), text
 
 
 def counted(seed, steps=200, ms=5, each=3, every=10, at=0.0):

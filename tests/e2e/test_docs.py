@@ -38,6 +38,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("docs")
     job = stepped.in_every_report(OTHER)
     job.targets[-1] = recfile.target(OTHER)  # without a rank: all recordings may be merged
+    job.extra.append(recfile.gpu_calls(recfile.gpu_key(OTHER, "cudaLaunchKernel", action=903), 3, 7 * 10**6))
     names = {word for command in commands() for word in command.split() if word.endswith(".rec")}
     for job.host in names | {"stepflame.rec"}:
         (folder / job.host).parent.mkdir(exist_ok=True)
@@ -47,7 +48,9 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("command", [command for command in commands() if not is_live(command)])
 def test_command(folder, command):
-    words = [str(stepped.PID) if word == "WORKER" else "fit" if word in ("run_training_batch", "training_step") else word for word in shlex.split(command)]
+    words = shlex.split(command)
+    action = "forward" if "--advanced" in words else "fit"  # that has samples; that is in all other reports
+    words = [str(stepped.PID) if word == "WORKER" else action if word in ("run_training_batch", "training_step") else word for word in words]
     result = helpers.stepflame(*words, cwd=folder)
     assert result.returncode == helpers.OK, result
 

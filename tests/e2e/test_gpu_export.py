@@ -30,6 +30,12 @@ def recorded(tmp_path_factory):
     job.extra = [rec.gpu_device(PID, 0, 80 << 30, 132, (9, 0), 'NVIDIA "H100"')]
     job.extra += [rec.gpu_window(PID, i, *window, "steps") for i, window in enumerate(WINDOWS)]
     job.extra += [rec.gpu_window(PID, 2, WINDOWS[1][1], WINDOWS[1][1], "busy"), rec.gpu_window(PID + 1, 0, *WINDOWS[0])]
+    # counters, which no reader may take for anything else
+    for i in range(3):
+        now = gpu_recorded.START + i * 1000_000
+        job.extra.append(rec.record("RESOURCES", time_ns=now, pid=PID, known=15, user_ns=i * 500_000, rss_bytes=10**9 + i, read_bytes=i))
+        job.extra.append(rec.record("MACHINE", time_ns=now, pid=PID, processors=2, busy_ns=i, idle_ns=i, memory_bytes=10**10, available_bytes=10**9))
+        job.extra.append(rec.gpu_usage(0, now, 10**9, 8 * 10**10, (50, 3, 100500, 40, 1500)))
     for i in range(6):
         syncs = [span for span in job.roots if span.name == "cudaStreamSynchronize"]
         begin = syncs[i - 1].end if i else gpu_recorded.START

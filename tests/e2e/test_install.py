@@ -215,6 +215,13 @@ def test_completion_of_bash():
         assert bash("stepflame", command, "--") == options(command)
     assert bash("stepflame", "record", "--children", "") == bash("stepflame", "record", "--children", "=", "") == {"all", "workers", "none"}
     assert bash("stepflame", "record", "--gpu", "c") == {"cupti"}
+    formats = {"chrome", "perfetto", "tensorboard", "speedscope", "pprof", "folded", "pstats"}
+    assert bash("stepflame", "export", "--format", "") == bash("stepflame", "export", "-f", "") == formats
+    assert bash("stepflame", "top", "--view", "") == {"actions", "functions", "waits", "threads", "steps", "processes"}
+    keys = bash("stepflame", "report", "--sort", "")
+    assert keys > {"percent", "tottime", "cpu_time_total", "duration", "index", "time", "avg"}
+    refused = helpers.stepflame("report", "--sort", "nosuch").stderr
+    assert keys > set(re.findall(r"[a-z_]+", refused.partition("it has: ")[2].splitlines()[0]))
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +243,7 @@ def test_completion_of_fish(bare_debian):
     for command in commands():
         assert fish("stepflame %s --" % command) == options(command)
     assert fish("stepflame record --children ") == {"all", "workers", "none"}
+    assert fish("stepflame export --format p") == {"perfetto", "pprof", "pstats"}
 
 
 # Without what explains the offers, which may name others.
@@ -327,3 +335,47 @@ def test_deb_on_debian(bare_debian, tmp_path, bench):
     said = output_of("unshare", "-m", "--propagation", "private", "sh", "-c", OVERLAID, bare_debian, layers, "sh", "-c", mounts, layers / "all", tmp_path, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
     assert output_of(helpers.STEPFLAME, "--version") in said
     assert '"type information"' in said
+
+
+class Image(Root):
+    """A root that is there already."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.mounts = ["/proc", "/sys", "/dev"]
+
+
+@pytest.fixture
+def buildah(bare_debian, tmp_path):
+    """A function that calls buildah, which has an image of the bare Debian under the name of the one that the Containerfile begins with."""
+    (base,) = set(re.findall(r"^FROM (\S+)", (helpers.ROOT / "Containerfile").read_text(), re.M))
+    store = ["buildah", "--storage-driver", "vfs", "--root", tmp_path / "images", "--runroot", tmp_path / "run"]
+
+    def call(*args, seconds=helpers.END_SECONDS):
+        done = subprocess.run([str(word) for word in (*store, *args)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds)
+        assert done.returncode == 0, (args, done.stdout[-2000:], done.stderr[-4000:])
+        return done.stdout.strip()
+
+    container = call("from", "scratch")
+    call("copy", container, bare_debian, "/")
+    # how this machine reaches registries
+    for name in "/usr/local/share/ca-certificates", "/etc/pip.conf":
+        if Path(name).exists():
+            call("copy", container, name, name)
+    call("commit", "--rm", container, base)
+    yield call
+    call("rm", "--all")
+    call("rmi", "--all", "--force")
+
+
+@pytest.mark.long
+@rooted
+@helpers.needs_bpf
+def test_image(buildah, bench):
+    """The Containerfile builds; what it makes begins with stepflame, and records a job outside."""
+    buildah("bud", "--isolation", "chroot", "--pull-never", "-t", "stepflame", helpers.ROOT, seconds=1800)
+    assert json.loads(buildah("inspect", "--type", "image", "stepflame"))["OCIv1"]["config"]["Entrypoint"] == ["stepflame"]
+    image = Image(buildah("mount", buildah("from", "--pull-never", "stepflame")))
+    assert not list((image.folder / "tmp").iterdir()) and not list((image.folder / "var/lib/apt/lists").iterdir())
+    check_runs(image, "stepflame")
+    check_records(image, "stepflame", bench)

@@ -153,9 +153,10 @@ class TestLoaders:
             batches = truth[name]
             more = loader["batches"] - len(batches)
             assert more == 0 or ("--persistent" in args or "lightning" in args) and 0 < more < 0.2 * len(batches)
-            # what was made before it was asked for may have been under way still; what is made when a wait is over was late
+            # what was made before it was asked for may have been under way still, on a busy machine for as long as its next() took;
+            # what is made when a wait is over was late
             surely = [b for b in batches if b["made"] > b["start"] + 0.001]
-            perhaps = [b for b in batches if b["made"] > b["start"] - 0.005 - truth["delayed"] / 10]
+            perhaps = [b for b in batches if b["made"] > b["start"] - 0.005 - truth["delayed"] / 10 or b["waited"] > 0.002]
             assert len(surely) - 2 <= loader["waited"] <= len(perhaps) + 2, (name, len(surely), loader["waited"], len(perhaps))
             unmade = sum(b["made"] - b["start"] for b in surely)  # what is handed over is waited for no more
             assert unmade - 0.02 - truth["delayed"] <= loader["wait_s"] <= sum(b["waited"] for b in perhaps) + 0.02 + truth["delayed"]

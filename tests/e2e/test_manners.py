@@ -12,6 +12,7 @@ from pathlib import Path
 import helpers
 import pytest
 import recfile as r
+from terminal import at_terminal
 
 COMMANDS = ["record", "report", "flame", "export", "diff", "merge", "top", "dump", "ps", "restore", "doctor"]
 
@@ -54,6 +55,8 @@ def test_help_of_a_command_that_is_started(tmp_path):
         (["report", "x.rec", "--jsno"], "'--json'"),
         (["ps", "--jsom"], "'--json'"),
         (["top", "--hlep"], "'--help'"),
+        (["--hepl"], "'--help'"),
+        (["--versoin"], "'--version'"),
     ],
     ids=str,
 )
@@ -68,6 +71,55 @@ def test_nothing_was_meant(args, tmp_path):
     result = helpers.stepflame(*args, cwd=tmp_path)
     assert result.returncode == helpers.USAGE and "mean" not in result.stderr and "--help" in result.stderr, result
     assert "\x1b" not in result.stderr
+
+
+@pytest.mark.parametrize("word", ["-v", "--hepl", "--versoin", "--xyzzy"])
+def test_an_option_is_no_command(word):
+    result = helpers.stepflame(word)
+    helpers.check_message(result, helpers.USAGE)
+    assert "there is no option '%s'" % word in result.stderr and "Usage:" not in result.stderr
+    assert word != "-v" or "--version" in result.stderr
+
+
+def test_one_report_at_a_time(tmp_path):
+    (tmp_path / "a.rec").write_bytes(r.recording([r.target(1), r.window(1, 10**9)]))
+    result = helpers.stepflame("report", "a.rec", "--simple", "--ops", cwd=tmp_path)
+    assert result.returncode == helpers.USAGE and "either --simple or --ops" in result.stderr, result
+    assert helpers.stepflame("report", "a.rec", "--simple", "--simple", cwd=tmp_path).returncode == helpers.OK
+
+
+def test_messages_fit_the_terminal(tmp_path):
+    """On a terminal; elsewhere each part of one is a line, for who searches it."""
+    args = ["report", "no.rec", "--ops"]
+    (tmp_path / "no.rec").write_bytes(r.recording([r.target(1), r.window(1, 10**9)]))
+    args += ["--csv"]
+    whole = helpers.stepflame(*args, cwd=tmp_path).stderr
+    assert whole.count("\n") == 1 and len(whole) > 120
+    for columns in (80, 100):
+        shown = at_terminal(columns, "report", tmp_path / "no.rec", *args[2:], both=True).split("stepflame: ")[1]
+        assert max(map(len, ("stepflame: " + shown).splitlines())) <= columns and " ".join(shown.split()) == whole.partition(": ")[2].strip()
+
+
+def flame_input(tmp_path):
+    (tmp_path / "a.rec").write_bytes(r.recording([r.target(1), r.window(1, 10**9), r.sample(1, 1, r.CPU, 10**6, 10**6)]))
+    return tmp_path / "a.rec"
+
+
+def test_a_reader_of_flame_may_leave(tmp_path):
+    """As one of export."""
+    for attempt in range(5):
+        read, write = os.pipe()
+        os.close(read)
+        result = subprocess.run([helpers.STEPFLAME, "flame", flame_input(tmp_path), "-o", "-"], stdout=write, stderr=subprocess.PIPE, text=True)
+        os.close(write)
+        assert (result.returncode, result.stderr) == (helpers.OK, "")
+
+
+def test_a_full_disk(tmp_path):
+    result = helpers.stepflame("flame", flame_input(tmp_path), "-o", "/dev/full")
+    helpers.check_message(result, helpers.ERROR)
+    assert "No space left" in result.stderr and "free some space" in result.stderr and "your own" not in result.stderr
+    assert "in a folder of your own" in helpers.stepflame("flame", tmp_path / "a.rec", "-o", "/no/such/page.html").stderr
 
 
 @pytest.mark.parametrize("args", [["-o", "--jsno", "FILE", "-f", "folded"], ["-fo", "--jsno"], ["--output", "--jsno", "FILE", "-f", "folded"]], ids=str)
@@ -106,6 +158,13 @@ def test_manual(command, tmp_path):
     assert ("STEPFLAME-" + command.upper() if command else "STEPFLAME") in text
     for option in re.findall(r"^ *(?:-\w, )?--([\w-]+)", helpers.stepflame("help", *command.split()).stdout, re.M):
         assert option in ("help", "usage", "version") or "--" + option in text, (option, text)
+    if command == "record":
+        assert "--exact[=force]" in text and "--gpu=" in text
+    if not command:
+        words = " ".join(text.split())
+        assert "6 diff --threshold: FILE2 is slower" in words
+        for variable in ("NO_COLOR", "STEPFLAME_DEBUG", "STEPFLAME_INJECT", "STEPFLAME_PROBES", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
+            assert variable in text, variable
 
 
 def on_terminal(*command, cwd, streams=("stdout", "stderr")):

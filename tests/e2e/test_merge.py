@@ -92,7 +92,8 @@ def test_each_record(tmp_path, type_name):
     b = write(tmp_path, "b.rec", [*of_rank(1, "beta", boot_ns=-1000 * SECOND), *more])
     out = tmp_path / "out.rec"
     assert merge(a, b, "-o", out).returncode == helpers.OK
-    *_, moved, zero = [row for kind, row in rf.read_records(out) if kind == type_name]
+    layout = rf.LAYOUTS[type_name]
+    *_, moved, zero = [layout.unpack(payload) for kind, payload in rf.read_packed(out) if kind == layout.type]
     assert not any(getattr(zero, name) for name in values)
     for name, value in values.items():
         told = getattr(moved, name)

@@ -17,6 +17,9 @@ pytestmark = [helpers.needs_bpf, gpu.needs_doubles]
 UNKNOWN = 0xFFFFFFFF
 GIB = 1 << 30
 IDLE = "import time; print('ready', flush=True); time.sleep(600)"
+DRIVER = os.path.join(gpu.DOUBLES, "libcuda.so.1")
+WITH_DRIVER = "import ctypes; ctypes.CDLL(%r); " % DRIVER + IDLE
+DRIVER_LATE = "import ctypes, time, torch; print('ready', flush=True); time.sleep(4); ctypes.CDLL(%r); time.sleep(600)" % DRIVER
 
 Usage = collections.namedtuple("Usage", "time_ns used total device busy memory_busy power celsius mhz name")
 
@@ -62,19 +65,19 @@ class Double:
         return [tuple(map(int, line.split())) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def idle(bench):
-    return bench.process(helpers.PYTHON, "-c", IDLE).until_ready()
+def idle(bench, script=IDLE):
+    return bench.process(helpers.PYTHON, "-c", script).until_ready()
 
 
 class Recorded:
     """An idle Python under `record` with the double, or without."""
 
-    def __init__(self, bench, *options, more=(), seconds=None, looks=3, double=True):
+    def __init__(self, bench, *options, more=(), seconds=None, looks=3, double=True, script=IDLE, auto=True):
         """Until so many looks, or for so many seconds. more: lines of what the double tells."""
-        job = idle(bench)
+        job = idle(bench, script)
         told = Double(bench.directory, *more)
         self.file = bench.directory / "nvml.rec"
-        command = [helpers.STEPFLAME, "record", "-p", job.pid, "-o", self.file, "--gpu", "auto", *options]
+        command = [helpers.STEPFLAME, "record", "-p", job.pid, "-o", self.file, *(("--gpu", "auto") if auto else ()), *options]
         self.record = bench.process(*command, env=told.environment if double else None)
         self.record.until_says("armed", helpers.ARMED_SECONDS, "stderr")
         if seconds:
@@ -131,6 +134,22 @@ def test_usage(bench):
 def test_off(bench):
     found = Recorded(bench, "--gpu", "off", seconds=1.5)
     assert not found.rows and not found.looks
+
+
+@pytest.mark.parametrize("script", [WITH_DRIVER, DRIVER_LATE], ids=["mapped", "later"])
+def test_driver_is_mapped(bench, script):
+    """Without --gpu: NVML is asked once the process has CUDA's driver; and it takes no probe."""
+    found = Recorded(bench, script=script, auto=False)
+    told = dict(found.looks)
+    rows = [row for row in found.rows if row.device == 0]
+    assert len(rows) >= 2 and all(row.used == row.busy << 20 and row.busy in told for row in rows)
+    assert not [kind for kind, _ in recfile.read_records(found.file) if kind in ("GPU_CALLS", "GPU_STEP")]
+    assert "GPU 2: A GPU, 71.0 % busy, 63 degrees" in " ".join(helpers.report_text(found.file, "--steps").split())
+
+
+def test_no_driver_or_off(bench):
+    assert not Recorded(bench, auto=False, seconds=1.5).looks
+    assert not Recorded(bench, "--gpu", "off", script=WITH_DRIVER, auto=False, seconds=1.5).looks
 
 
 def test_top(bench):

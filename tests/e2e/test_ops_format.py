@@ -439,7 +439,9 @@ def test_actions(small):
     alone = report(small, "--action", "step").stdout.decode()
     assert "\nSelf CPU time total: 6.800ms\n" in alone and alone[: alone.index("Self CPU time")] in text
     assert "aten::mm" not in report(small, "--action", "(none)").stdout.decode()
-    assert report(small, "--action", "nothing").stdout.startswith(b'No operator was seen in an action named "nothing".')
+    nothing = report(small, "--action", "nothing")
+    assert nothing.returncode == 1 and nothing.stdout == b""
+    assert b'No operator was seen in an action named "nothing".' in nothing.stderr
 
 
 def test_per_rank(small):

@@ -6,6 +6,7 @@ before and after it, however busy the machine is.
 
 import csv
 import io
+import json
 import types
 
 import helpers
@@ -139,6 +140,7 @@ def test_steps(recorded):
         end_ns = start + (step["start_s"] + step["duration_s"]) * 1e9
         last = [s for s in samples if s.time_ns <= end_ns + 1000][-1]
         assert step["resources"]["rss_bytes"] == last.rss_bytes
+        assert (step["resources"]["shared_bytes"], step["resources"]["swap_bytes"]) == (last.shared_bytes, last.swap_bytes)
     cpu = sum(step["resources"]["cpu_percent"] / 100 * step["duration_s"] for step in known)
     rows = recorded.grows["rows"]
     assert cpu == pytest.approx(sum(rows[-1][key] - rows[0][key] for key in ("user", "system")), rel=0.35)
@@ -146,6 +148,26 @@ def test_steps(recorded):
 
 def window_start(file):
     return next(row.start_ns for kind, row in recfile.read_records(file) if kind == "WINDOW")
+
+
+def test_exported(recorded):
+    """The counters of an export: memory as each look had it, and rates that add up to the sums of the kernel."""
+    trace = json.loads(helpers.stepflame("export", recorded.file, "-f", "chrome").stdout)
+    for pid in (recorded.grows["pid"], recorded.flat["pid"]):
+        samples, counters = recorded.samples[pid], {}
+        for event in trace["traceEvents"]:
+            if event.get("cat") == "resources" and event["pid"] == pid:
+                counters.setdefault(event["name"], []).append(event["args"]["value"])
+        assert counters["resident memory, bytes"] == [s.rss_bytes for s in samples if s.known & MEMORY]
+        gaps = [(b.time_ns - a.time_ns) / 1e9 for a, b in zip(samples, samples[1:])]
+        for name, sums, factor in (
+            ("CPU, % of one processor", [s.user_ns + s.system_ns for s in samples], 1e7),
+            ("written to disks, bytes/s", [s.written_bytes for s in samples], 1),
+        ):
+            if name in counters or pid == recorded.grows["pid"]:
+                assert len(counters[name]) == len(gaps)
+                added = sum(gap * value for gap, value in zip(gaps, counters[name]))
+                assert added * factor == pytest.approx(sums[-1] - sums[0])
 
 
 def test_csv(recorded):
@@ -161,6 +183,34 @@ def test_without_samples(tmp_path):
     assert helpers.report(file, "--steps")["resources"] == []
     assert "Resources" not in helpers.report_text(file, "--steps")
     assert helpers.report(file, "--summary")["resources"] is None
+
+
+def test_gpus_of_steps(tmp_path):
+    """Readings of the GPUs of the machine: the mean of a step, of what each reading says of the time before it, and the last of the rest."""
+    S, PID = 10**9, 7
+    rows = [recfile.host(), recfile.target(PID), recfile.window(S, 10 * S), *(sample(i) for i in range(10))]
+    for i in range(10):
+        rows.append(recfile.gpu_usage(0, (1 + i) * S, i << 30, 80 << 30, (10 * i, 1, 1000 * i, 30 + i, 1500), device_name="A GPU"))
+        rows.append(recfile.gpu_usage(3, (1 + i) * S, 0, 0, (recfile.GPU_UNKNOWN, 1, 2500, recfile.GPU_UNKNOWN, 1)))
+    ends = [int(S * s) for s in (2, 2.5, 4.5, 5, 9.5, 10.5)]
+    rows += [recfile.boundary(PID, PID, i, end, [0, 0, end - before]) for i, (before, end) in enumerate(zip([0, *ends], ends))]
+    file = tmp_path / "gpus.rec"
+    file.write_bytes(recfile.recording(rows))
+    found = [step["resources"] for step in helpers.report(file, "--steps")["steps"]]
+    unknown = {"busy_percent": None, "memory_used_bytes": None, "power_w": 2.5, "temperature_c": None}
+    # a reading at 3 s, of 20 %, is about the second before it
+    busy = [20, (20 * 0.5 + 30 + 40 * 0.5) / 2, 40, (50 + 60 + 70 + 80 + 90 * 0.5) / 4.5]
+    last = [1, 3, 3, 8]
+    for resources, mean, reading in zip(found, busy, last):
+        assert resources["gpus"] == {
+            "0": {"busy_percent": pytest.approx(mean), "memory_used_bytes": reading << 30, "power_w": reading, "temperature_c": 30 + reading},
+            "3": unknown,
+        }
+    assert found[-1] is None  # nobody looked behind it
+    (row, *_) = csv.DictReader(io.StringIO(helpers.report_text(file, "--steps", "--csv")))
+    assert (row["resources.gpus.0.busy_percent"], row["resources.gpus.3.power_w"], row["resources.gpus.3.busy_percent"]) == ("20.0", "2.5", "")
+    text = " ".join(helpers.report_text(file, "--steps").split())
+    assert "GPU 0: A GPU, 45.0 % busy, memory at most 9.7 of 85.9 GB, 4 W, 34 degrees" in text
 
 
 def sample(i, **more):

@@ -258,7 +258,14 @@ def test_limit_and_action(lightning_job):
     assert "\n2 more rows (--limit 1)\n" in report(lightning_job, "--limit", "1").stdout.decode()
     assert names_of(lightning_job, "--action", "my label") == ["my label"]
     assert names_of(lightning_job, "--action", "Optimizer.step#SGD.step") == ["Optimizer.step#SGD.step"]
-    assert 'No action is named "none"' in report(lightning_job, "--action", "none").stdout.decode()
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--csv",), ("--per-rank",)], ids=str)
+def test_no_such_action(lightning_job, options):
+    """As with export."""
+    result = report(lightning_job, "--action", "none", *options)
+    assert result.returncode == 1 and result.stdout == b""
+    assert b'No action is named "none"' in result.stderr
 
 
 def test_lost_and_cost(tmp_path):
@@ -299,7 +306,7 @@ def test_errors_say_what_and_how_to_mend(tmp_path, lightning_job):
     assert report(other).returncode == 1 and b"is not a stepflame recording" in report(other).stderr
     other.write_bytes(rec.recording(LIGHTNING_JOB, version=7))
     newer = report(other)
-    assert newer.returncode == 1 and b"format 7" in newer.stderr and b"reads format %d" % rec.VERSION in newer.stderr
+    assert newer.returncode == 1 and b"format 7" in newer.stderr and b"reads formats %d to %d" % (rec.OLDEST, rec.VERSION) in newer.stderr
     assert b"use the stepflame that wrote it" in newer.stderr
     assert report(lightning_job, "--nonsense").returncode == 2
     assert report(lightning_job, "--sort", "nonsense").returncode == 2

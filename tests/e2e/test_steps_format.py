@@ -185,6 +185,15 @@ def test_on_cpu(tmp_path, phase, symbol, cause, verdict):
     assert found["all"]["cpu"]["kernel"] == {"share": 0, "error": pytest.approx(1 / 50)}
 
 
+@pytest.mark.parametrize("symbol, why", [("memcpy (libc.so.6)", "operators on the CPU take 100 % of a step's time"), ("_PyEval_EvalFrameDefault (python3.11)", "Python itself, not operators, takes 100 % of a step's time")])
+def test_on_cpu_in_all_steps(tmp_path, symbol, why):
+    job = Job()
+    for _ in range(100):
+        job.step({"forward": 10 * MS}, cpu=[("forward", 80)] * 10)
+    found = helpers.report(write(tmp_path / "x.rec", preamble() + [rec.name(80, symbol)] + job.records), "--steps")
+    assert found["verdict"]["why"].startswith(why), found["verdict"]
+
+
 def slow_reads(steps, every, stack=STACK):
     """Every N-th step waits 30 ms more for a file of the dataset."""
     job = Job(stack=stack)

@@ -112,6 +112,15 @@ def test_what_it_says(recording):
     assert "Next stepflame report %s --steps" % recording in said
 
 
+@pytest.mark.parametrize("kinds, said", [(1, ""), (2, "; 1 more kind of loss"), (3, "; 2 more kinds of loss")])
+def test_losses(tmp_path, kinds, said):
+    """The one of which there are most, and how many others there are."""
+    counters = [rec.counter(name, count) for name, count in (("stack_lost", 5), ("lines_lost", 3), ("spans_cut", 2))[:kinds]]
+    path = tmp_path / "a.rec"
+    path.write_bytes(rec.recording([rec.target(PID), rec.window(1, 10**9), *counters]))
+    assert "lost: stacks cut where a frame could not be read (5)%s" % said in one_line(helpers.stepflame("report", path).stdout)
+
+
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C", "POSIX"])
 @pytest.mark.parametrize("columns", [20, 40, 59, 60, 80, 100, 120, 200])
 def test_fits_any_terminal(recording, tmp_path, columns, locale):
@@ -195,12 +204,18 @@ def test_json_and_csv(recording):
 
 
 def test_which_report_is_the_default(recording):
-    """Without options the summary; options of a table, and --json, ask for the simple report, as ever."""
+    """Without options the summary; options of a table, and --json, ask for the simple report, in a layout that fits."""
     summary = helpers.stepflame("report", recording).stdout
     assert summary == helpers.stepflame("report", "--summary", recording).stdout
     for option in (["--json"], ["--csv"], ["--all"], ["--leaf"], ["--limit", "3"], ["--sort", "name"], ["--action", "backward"], ["--per-rank"]):
-        text = helpers.stepflame("report", recording, *option).stdout
-        assert text == helpers.stepflame("report", "--simple", recording, *option).stdout != summary
+        text, lightning = (helpers.stepflame("report", *which, recording, *option).stdout for which in ((), ("--simple",)))
+        assert text != summary and text
+        if option[0] in ("--json", "--csv"):
+            assert text == lightning
+        else:
+            rows = [line.strip("|").split("\t|") for line in lightning.splitlines() if re.match(r"\|  (?!Action |Total )", line)]
+            assert "Profiler Report\n" in lightning and "Profiler" not in text
+            assert re.findall(r"^ *[\d.]+ +[\d.]+ +[\d.]+ +(\d+) (.+)$", text, re.M) == [(row[2].strip(), row[0].strip()) for row in rows] != []
     assert helpers.stepflame("report", "--simple", recording).stdout.startswith("Profiler Report\n")
 
 

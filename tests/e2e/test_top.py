@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import helpers
+import psutil
 import pytest
 
 pytestmark = helpers.needs_bpf
@@ -85,7 +86,7 @@ class Terminal:
     def rows(self):
         """[(numbers, name)] of the table shown."""
         found = []
-        header = 1 + next(i for i, line in enumerate(self.lines) if line.startswith(" 1 Actions"))  # above it notes may come
+        header = 1 + next(i for i, line in enumerate(self.lines) if line.startswith("1 Actions"))  # above it notes may come
         columns = len(re.findall(r"\S+(?: ms/s| ms| s| %)|\S+", self.lines[header])) - 1
         for line in self.lines[header + 1 : -1]:
             words = line.split(None, columns)
@@ -148,9 +149,10 @@ def test_screen(job, terminal):
     t = terminal("-i", "300ms")
     t.until_shows(r"^ *\S+ .*\bmy label$")
     assert t.lines[0].startswith("stepflame top  pid %d  Python 3." % job.pid)
-    assert re.match(r"up [\d.]+ s  CPU \d+ %  1 process  \d+ threads  \d+ steps  \S+ steps/s", t.lines[1]), t.text
-    assert re.match(r"cost \d+ hits/s, at least \S+ % of the job; stepflame \S+ % CPU, \S+ MB", t.lines[2]), t.text
-    assert t.lines[3].startswith("lost "), t.text
+    assert re.match(r"up [\d.]+ s  CPU \d+ %  \d+ steps  \S+ steps/s", t.lines[1]), t.text
+    assert re.match(r"memory 0\.\d+ GB in 1 process, \d+ threads", t.lines[2]), t.text
+    assert re.match(r"cost \d+ hits/s, at least \S+ % of the job; stepflame \S+ % CPU, \S+ MB", t.lines[3]), t.text
+    assert t.lines[4].startswith("lost "), t.text
     assert {"forward", "backward", "my label", "outer", "inner \N{GREEK SMALL LETTER LAMDA}"} <= set(t.names())
     assert len(t.lines) == 24 and t.lines[23].startswith("q quit")
 
@@ -162,8 +164,10 @@ def test_screen(job, terminal):
     t.until_shows(r" %d/%d " % (job.pid, job.pid))
     t.press("\t", r"steps steps/s last ms")
     t.until_shows(r" pid %d [\u2581-\u2588]+$" % job.pid)
+    t.press("6", r"CPU %      MB threads pid role name")
+    t.until_shows(r"^ +\d\S* +\d+ +\d+ %d main \S+$" % job.pid)
     t.press("h", r"^q, Ctrl-C +quit")
-    t.press(" ", r"steps steps/s last ms")
+    t.press(" ", r"CPU %      MB threads")
 
 
 def test_sort_and_filter(terminal):
@@ -368,6 +372,37 @@ def test_json(job):
     assert steps["steps"] >= second["step_count"] > 10 and 0 < steps["p50_ms"] <= steps["p95_ms"] <= steps["max_ms"]
     result = helpers.stepflame("top", "-p", job.pid, "--json", "--once", "-i", "300ms", "--view", "waits")
     assert [view for view in ("actions", "functions", "waits", "threads") if view in json.loads(result.stdout)] == ["waits"], result
+
+
+def test_processes(bench):
+    """CPU time and memory of each process are psutil's, and those of the job their sums."""
+    edges, ticks = 0.05, 4 * 0.01  # between a picture and our seeing it; user and system time, at both ends
+    job = bench.job("plain_loop.py", "--batches", 10**6, "--workers", 1).until_ready()
+    job.release()
+    main = psutil.Process(job.pid)
+    (worker,) = helpers.until(helpers.READY_SECONDS, main.children, job.what)
+    top = bench.process(helpers.STEPFLAME, "top", "-p", job.pid, "-i", "1s", "--json", "-n", 3, "--view", "processes")
+    truth = []
+    for count in (1, 2, 3):
+        helpers.until(SCREEN_SECONDS, lambda: top.stdout.count("\n") >= count, top.what)
+        truth.append((time.monotonic(), [(sum(process.cpu_times()[:2]), process.memory_info().rss) for process in (main, worker)]))
+    assert top.wait() == helpers.OK, top.what()
+    pictures = [json.loads(line) for line in top.stdout.splitlines()]
+    rows = [{row["name"].split()[0]: row for row in picture["processes"]} for picture in pictures]
+    for picture, by_pid in zip(pictures, rows):
+        assert {name.split(None, 1)[1].split()[0] for name in (row["name"] for row in by_pid.values())} == {"main", "worker"}
+        assert picture["process_count"] == len(by_pid) == 2 and picture["thread_count"] == sum(row["threads"] for row in by_pid.values())
+        assert picture["rss_bytes"] == pytest.approx(1e6 * sum(row["rss_mb"] for row in by_pid.values()))
+        assert picture["cpu_percent"] == pytest.approx(sum(row["cpu_percent"] for row in by_pid.values()))
+    for i, process in enumerate((main, worker)):
+        own = [by_pid[str(process.pid)] for by_pid in rows]
+        for row, (_, looked) in zip(own, truth):
+            assert row["rss_mb"] * 1e6 == pytest.approx(looked[i][1], abs=16 << 20)  # what a step allocates and frees
+        cpu = sum(row["cpu_percent"] / 100 * picture["interval_s"] for row, picture in zip(own[1:], pictures[1:]))
+        told = truth[2][1][i][0] - truth[0][1][i][0]
+        if abs(cpu - told) > 2 * edges + ticks:
+            raise helpers.Busy((cpu, told, truth))
+    job.kill()
 
 
 def test_stuck(bench):

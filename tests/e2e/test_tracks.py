@@ -236,6 +236,7 @@ def ranks_recording(path, ranks=2):
     for rank in range(ranks):
         pid = PID + rank
         records += [rec.target(pid, rank=rank), *steps_of(pid, pid, T0 + rank * MS)]
+        records += [rec.record("RESOURCES", time_ns=T0 - MS + i * 10**8, pid=pid, known=15, user_ns=i * MS, rss_bytes=10**9) for i in range(6)]
         rows = []
         for i, start in enumerate(starts(T0 + rank * MS)[:-1]):
             for k, name in enumerate(NAMES):

@@ -158,12 +158,14 @@ static void export_all(struct job *job, struct timeline *timeline, struct tracks
 	}
 }
 
-static void draw_page(struct job *job)
+static void draw_page(struct job *job, struct lanes *lanes)
 {
 	static const struct report_options options = {.limit = -1};
 	struct flame *flame = flame__new();
 	struct steps_view view;
-	struct page page = {.flame = flame, .recording_cnt = 1, .recordings = {{.file = "</script><!--"}}};
+	uint64_t stream_ns, phase_ns;
+	struct page page = {
+		.flame = flame, .lanes = lanes, .recording_cnt = 1, .recordings = {{.file = "</script><!--"}}};
 	struct output about, output;
 
 	common__text(job, output__begin(&about));
@@ -172,6 +174,8 @@ static void draw_page(struct job *job)
 	page.recordings[0].about = about.text;
 	page.recordings[0].answer = answer__json(&view);
 	FUZZ_CHECK(page.recordings[0].answer && !flame__add(flame, job, view.steps, choose()));
+	FUZZ_CHECK(!lanes__add(lanes, job, view.steps, flame__origin_ns(flame)));
+	lanes__thin(lanes, choose() ? 1000 : 3, &stream_ns, &phase_ns);
 	output__begin(&output);
 	output__end(&output, page__write(&page, output.file), HTML);
 	page_recording__release(&page.recordings[0]);
@@ -290,6 +294,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct diff_input input = {job__new(), history__new()};
 	struct timeline *timeline = timeline__new(10000);
 	struct tracks *tracks = tracks__new();
+	struct lanes *lanes = lanes__new();
 	size_t bytes;
 
 	choices = crc32(0, data, size < 1u << 20 ? size : 0);
@@ -297,15 +302,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct rec_hdr *record = memcpy(malloc(bytes), data + at, bytes);
 
 		FUZZ_CHECK(!job__add(input.job, record) && !history__add(input.history, record));
-		FUZZ_CHECK(!timeline__add(timeline, record) && !tracks__add(tracks, record));
+		FUZZ_CHECK(!timeline__add(timeline, record) && !tracks__add(tracks, record) &&
+			   !lanes__take(lanes, record));
 		free(record);
 	}
 	print_reports(input.job);
 	print_diff(&input);
 	export_all(input.job, timeline, tracks);
 	if (choices % 4 == 0) /* the largest output by far */
-		draw_page(input.job);
+		draw_page(input.job, lanes);
 	show_live(input.job);
+	lanes__free(lanes);
 	tracks__free(tracks);
 	timeline__free(timeline);
 	history__free(input.history);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * What the kernel says of a process, of which the process chooses names and paths, and short files: versions, symbols,
- * what a process has used.
+ * what a process has used, cgroups and where they are mounted.
  * The first byte chooses the file of /proc that the rest is; the others are as usual.
  */
 #include <errno.h>
@@ -10,6 +10,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "user/elf/kernel_symbols.h"
+#include "user/proc/cgroup.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
 #include "user/proc/process.h"
@@ -126,6 +127,30 @@ static void parse_usage(const uint8_t *data, size_t size)
 		if (proc_usage__parse_value(text, keys[i], &value))
 			FUZZ_CHECK(value == 1);
 	}
+	first = second = 1;
+	if (proc_usage__parse_cpu(text, &first, &second))
+		FUZZ_CHECK(first == 1 && second == 1);
+	FUZZ_CHECK(cgroup__count_processors(text) <= 1u << 20);
+	free(text);
+}
+
+/* The text as the one file, as the other, and as both. */
+static void find_cgroups(const uint8_t *data, size_t size)
+{
+	static const char cgroups[] = "4:memory:/docker/a b\n0::/x\n";
+	static const char mounts[] =
+		"4 3 0:9 /docker /m\\040 rw - cgroup cgroup rw,memory\n4 3 0:9 / /u rw - cgroup2 cgroup2 rw\n";
+	struct cgroup_folder folder;
+	char *text = malloc(size + 1);
+
+	memcpy(text, data, size);
+	text[size] = 0;
+	for (int i = 0; i < 3; i++)
+		for (int k = 0; k < 2; k++)
+			if (!cgroup_folder__find(i == 1 ? cgroups : text, i == 0 ? mounts : text, k ? "cpu" : "memory",
+						 &folder))
+				FUZZ_CHECK(strlen(folder.path) < sizeof(folder.path) &&
+					   strlen(folder.path) >= folder.mount_bytes && folder.path[0] == '/');
 	free(text);
 }
 
@@ -148,5 +173,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	read_files(path);
 	close(fd);
 	parse_usage(input, input_bytes);
+	find_cgroups(input, input_bytes);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "user/elf/demangle.h"
 #include "user/elf/kernel_name.h"
+#include "user/lib/columns.h"
 #include "user/lib/names.h"
 #include "user/report/text.h"
 #include "user/runtime/cuda/cuda.h"
@@ -20,7 +21,7 @@ static void check_names(const uint8_t *data, size_t size)
 	free(shown);
 	shown = text__fit(name, width);
 	fuzz__check_text(shown, strlen(shown), "");
-	FUZZ_CHECK(text__cells(shown) <= width);
+	FUZZ_CHECK(columns__of_text(shown) <= width);
 	free(shown);
 	free(name);
 	utf8__copy(field, sizeof(field), (const char *)data, size);

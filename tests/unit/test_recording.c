@@ -480,6 +480,49 @@ static void test_killed(void **state)
 					   (RECORDING_CHUNK_BYTES / sizeof(struct rec_counter)));
 }
 
+struct pairs {
+	unsigned int steps, counters;
+};
+
+static int count_pairs(const struct rec_hdr *record, void *ctx)
+{
+	struct pairs *pairs = ctx;
+
+	if (record->type == REC_STEP)
+		assert_int_equal(((const struct rec_step *)record)->serial, pairs->steps++);
+	else
+		assert_int_equal(((const struct rec_counter *)record)->value, pairs->counters++);
+	return 0;
+}
+
+/* Steps are packed; wherever the file is cut, those that came before another record are there if it is. */
+static void test_steps_stay_in_their_chunk(void **state)
+{
+	const unsigned int cnt = 20000;
+	struct rec_step step = {.hdr = {.type = REC_STEP, .size = sizeof(step)}, .time_ns = 1000000000, .rule = 2};
+	struct recording_writer *w;
+	struct pairs pairs;
+	struct stat st;
+
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	for (unsigned int i = 0; i < cnt; i++) {
+		step.serial = step.index = i;
+		step.phase_ns[PHASE_DATA] = i % 977 * 100;
+		step.time_ns += step.phase_ns[PHASE_DATA];
+		assert_int_equal(recording_writer__append(w, &step.hdr), 0);
+		append(w, i);
+	}
+	assert_int_equal(recording_writer__free(w), 0);
+	assert_int_equal(stat(path, &st), 0);
+	for (off_t bytes = st.st_size; bytes > 0; bytes -= st.st_size / 25) {
+		assert_int_equal(truncate(path, bytes), 0);
+		pairs = (struct pairs){0};
+		if (!recording__read(path, count_pairs, &pairs, NULL))
+			assert_true(pairs.steps >= pairs.counters && pairs.steps <= pairs.counters + 1);
+		assert_true(bytes < st.st_size || pairs.counters == cnt);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -497,6 +540,7 @@ int main(void)
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_owner),
 		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_steps_stay_in_their_chunk),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -15,7 +15,9 @@
 
 #include "tests/unit/build_job.h"
 #include "user/analysis/growth.h"
+#include "user/analysis/machine.h"
 #include "user/analysis/resources.h"
+#include "user/proc/cgroup.h"
 #include "user/proc/deputy.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
@@ -94,6 +96,23 @@ static void network_is_parsed(void **state)
 					       &in, &out),
 			 0);
 	assert_true(in == UINT64_MAX && out == 4);
+}
+
+static void cpu_times_are_parsed(void **state)
+{
+	static const char *const wrong[] = {
+		"", "cpu", "cpu 1 2 3", "cpu0 1 2 3 4 5 6 7 8", "cpu 1 2 3 4 5 6 7", "cpu a", "cpu -1 2 3 4 5 6 7 8"};
+	uint64_t busy = 5, idle = 6;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+		assert_int_equal(proc_usage__parse_cpu(wrong[i], &busy, &idle), -EINVAL);
+	assert_true(busy == 5 && idle == 6);
+	/* what guests use is part of what users use: 900 of 1000 */
+	assert_int_equal(proc_usage__parse_cpu("cpu  1000 2 3 400 50 6 7 8 900 9\ncpu0 1 2 3\n", &busy, &idle), 0);
+	assert_true(busy == 1026 && idle == 450);
+	assert_int_equal(
+		proc_usage__parse_cpu("cpu 18446744073709551615 2 3 99999999999999999999 5 6 7 8", &busy, &idle), 0);
+	assert_true(busy == UINT64_MAX && idle == UINT64_MAX);
 }
 
 static void stat_is_parsed(void **state)
@@ -196,7 +215,9 @@ static void looks_are_cheap(void **state)
 {
 	struct proc_files files = {0};
 	struct proc_usage usage;
-	uint64_t failed = 0, in, out, begin, network;
+	uint64_t failed = 0, in, out, begin, network, machine, limits;
+	struct machine_usage all;
+	struct cgroup_look look = {0};
 
 	begin = deputy__cpu_ns();
 	for (int i = 0; i < LOOKS; i++)
@@ -204,8 +225,19 @@ static void looks_are_cheap(void **state)
 	network = deputy__cpu_ns();
 	for (int i = 0; i < LOOKS; i++)
 		assert_int_equal(proc_usage__network(getpid(), &in, &out), 0);
-	print_message("CPU time of a look at a process: %.1f us, at a namespace's network: %.1f us\n",
-		      (network - begin) / 1e3 / LOOKS, (deputy__cpu_ns() - network) / 1e3 / LOOKS);
+	machine = deputy__cpu_ns();
+	for (int i = 0; i < LOOKS; i++)
+		assert_int_equal(proc_usage__machine(&all), 0);
+	limits = deputy__cpu_ns();
+	for (int i = 0; i < LOOKS; i++) {
+		assert_int_equal(cgroup_look__limits(&look, getpid(), &(struct cgroup_limits){0}), 0);
+		cgroup_look__release(&look);
+	}
+	print_message(
+		"CPU time of a look at a process: %.1f us, at a namespace's network: %.1f us, at the machine: %.1f us, "
+		"at a cgroup's limits: %.1f us\n",
+		(network - begin) / 1e3 / LOOKS, (machine - network) / 1e3 / LOOKS, (limits - machine) / 1e3 / LOOKS,
+		(deputy__cpu_ns() - limits) / 1e3 / LOOKS);
 	proc_files__close(&files);
 }
 
@@ -401,12 +433,83 @@ static void records_may_lie(void **state)
 	job__free(job);
 }
 
+static void add_machine(struct job *job, uint32_t pid, uint64_t time_ns, uint64_t busy_ns, uint64_t idle_ns,
+			uint64_t left)
+{
+	struct rec_machine record = {
+		.hdr = {.type = REC_MACHINE, .size = sizeof(record)},
+		.time_ns = time_ns,
+		.pid = pid,
+		.processors = 4,
+		.busy_ns = busy_ns,
+		.idle_ns = idle_ns,
+		.memory_bytes = 1000,
+		.available_bytes = left,
+		.swap_bytes = 100,
+		.swap_free_bytes = left / 10,
+	};
+
+	assert_int_equal(add_copy(job, &record), 0);
+}
+
+static void the_machine_is_in_percent(void **state)
+{
+	struct machine_samples samples;
+	struct machine_percent percent;
+	struct machine_use *uses;
+	struct job *job = job__new();
+	size_t cnt;
+
+	assert_int_equal(machine_samples__of(job, PID).cnt, 0);
+	for (uint64_t i = 10; i > 0; i--) /* 1 of 4 processors busy, from 6 s on all */
+		add_machine(job, PID, i * S, (i <= 6 ? i : 6 + 4 * (i - 6)) * S, (i <= 6 ? 3 * i : 18) * S,
+			    1000 - 50 * i);
+	assert_int_equal(machine_uses__new(job, &uses, &cnt), 0);
+	assert_int_equal(cnt, 1);
+	assert_true(uses->mean.cpu > 58.33 && uses->mean.cpu < 58.34); /* 5 + 16 of 36 s */
+	assert_true(uses->mean.memory > 27.49 && uses->mean.memory < 27.51 && uses->memory_max == 50);
+	assert_true(uses->mean.swap > 27.49 && uses->mean.swap < 27.51 && uses->sample_cnt == 10);
+	free(uses);
+	samples = machine_samples__of(job, PID + 1); /* there is one machine only */
+	assert_int_equal(samples.cnt, 10);
+	assert_true(machine_samples__span(&samples, 5 * S + S / 2, 6 * S + S / 2, &percent));
+	assert_true(percent.cpu > 62.4 && percent.cpu < 62.6); /* half of the time 1, half 4 of 4 */
+	assert_true(percent.memory == 30 && percent.swap == 30);
+	assert_false(machine_samples__span(&samples, S / 2, 2 * S, &percent));
+	assert_false(machine_samples__span(&samples, 9 * S, 11 * S, &percent));
+	job__free(job);
+}
+
+static void machines_may_lie(void **state)
+{
+	static const uint64_t values[] = {0, UINT64_MAX, 1, UINT64_MAX / 2, 7, 0, UINT64_MAX - 1};
+	struct machine_samples samples;
+	struct machine_percent percent;
+	struct machine_use *uses;
+	struct job *job = job__new();
+	size_t cnt;
+
+	for (size_t i = 0; i < 49; i++)
+		add_machine(job, i % 3, values[i % 7], values[i * 3 % 7], values[i * 5 % 7], values[i / 7]);
+	assert_int_equal(machine_uses__new(job, &uses, &cnt), 0);
+	assert_int_equal(cnt, 1); /* without targets no host is known */
+	assert_true(uses->mean.cpu >= -1 && uses->mean.cpu <= 100 && uses->memory_max >= 0 && uses->memory_max <= 100);
+	free(uses);
+	samples = machine_samples__of(job, 1);
+	for (size_t i = 0; i < 7; i++)
+		for (size_t k = 0; k < 7; k++)
+			if (machine_samples__span(&samples, values[i], values[k], &percent))
+				assert_true(percent.cpu >= -1 && percent.cpu <= 100);
+	job__free(job);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(statm_is_parsed),
 		cmocka_unit_test(values_are_parsed),
 		cmocka_unit_test(network_is_parsed),
+		cmocka_unit_test(cpu_times_are_parsed),
 		cmocka_unit_test(stat_is_parsed),
 		cmocka_unit_test(usage_is_that_of_getrusage),
 		cmocka_unit_test(denied_files_are_counted),
@@ -417,6 +520,8 @@ int main(void)
 		cmocka_unit_test(uses_are_rates_and_last_values),
 		cmocka_unit_test(steps_get_the_rates_around_them),
 		cmocka_unit_test(records_may_lie),
+		cmocka_unit_test(the_machine_is_in_percent),
+		cmocka_unit_test(machines_may_lie),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,13 +21,15 @@
 
 #define DATA "tests/data/"
 
-/* JSON is read by the tests in tests/e2e. */
-static char *render(struct job *job, const struct report_options *options)
+/* Lightning's layout; the other one, and JSON, are read by the tests in tests/e2e. */
+static char *render(struct job *job, const struct report_options *given)
 {
+	struct report_options with_layout = *given, *options = &with_layout;
 	char *text = NULL;
 	size_t bytes;
 	FILE *out = open_memstream(&text, &bytes);
 
+	options->lightning = true;
 	assert_int_equal(report_simple.text(job, options, out), 0);
 	fclose(out);
 	return text;

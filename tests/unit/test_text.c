@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "user/lib/columns.h"
 #include "user/lib/json.h"
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"
@@ -39,20 +40,45 @@ static void expect_fit(const char *text, size_t width, const char *expected)
 	char *fitting = text__fit(text, width);
 
 	assert_string_equal(fitting, expected);
-	assert_true(text__cells(fitting) <= width);
+	assert_true(columns__of_text(fitting) <= width);
 	free(fitting);
 }
 
 static void test_cells(void **state)
 {
-	assert_int_equal(text__cells("abc"), 3);
-	assert_int_equal(text__cells("\xe6\x97\xa5\xe6\x9c\xac"), 4);  /* wide */
-	assert_int_equal(text__cells("e\xcc\x81\xcc\x81\xcc\x81"), 1); /* combining */
+	assert_int_equal(columns__of_text("abc"), 3);
+	assert_int_equal(columns__of_text("\xe6\x97\xa5\xe6\x9c\xac"), 4);  /* wide */
+	assert_int_equal(columns__of_text("e\xcc\x81\xcc\x81\xcc\x81"), 1); /* combining */
 	expect_fit("abcdefgh", 5, "ab…gh");
 	expect_fit("\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e", 6, "\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e");
 	expect_fit("\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e", 5, "\xe6\x97\xa5…\xe8\xaa\x9e");
 	expect_fit("\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e", 4, "…\xe8\xaa\x9e");
 	expect_fit("\xe6\x97\xa5", 1, "…");
+}
+
+static void expect_broken(const char *text, size_t width, size_t hang, const char *expected)
+{
+	char *printed = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&printed, &bytes);
+
+	columns__print(out, text, width, hang);
+	assert_int_equal(fclose(out), 0);
+	assert_string_equal(printed, expected);
+	free(printed);
+}
+
+static void test_broken(void **state)
+{
+	expect_broken("", 10, 2, "\n");
+	expect_broken("a word and another", 10, 2, "a word and\n  another\n");
+	expect_broken("a word and another", 9, 0, "a word\nand\nanother\n");
+	expect_broken("a word and another", SIZE_MAX, 2, "a word and another\n");
+	expect_broken("OK    name   what was found", 18, 13,
+		      "OK    name   what\n             was\n             found\n");
+	expect_broken("/a/path/that/is/long is here", 8, 2, "/a/path/that/is/long\n  is\n  here\n");
+	expect_broken("x /a/path/that/is/long", 8, 2, "x /a/path/that/is/long\n");
+	expect_broken("\xe6\x97\xa5\xe6\x9c\xac \xe8\xaa\x9e", 6, 0, "\xe6\x97\xa5\xe6\x9c\xac\n\xe8\xaa\x9e\n");
 }
 
 /* Also what a write cuts in two. */
@@ -94,10 +120,8 @@ static void test_json(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_escape),
-		cmocka_unit_test(test_cells),
-		cmocka_unit_test(test_for_people),
-		cmocka_unit_test(test_json),
+		cmocka_unit_test(test_escape),     cmocka_unit_test(test_cells), cmocka_unit_test(test_broken),
+		cmocka_unit_test(test_for_people), cmocka_unit_test(test_json),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

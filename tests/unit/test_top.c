@@ -6,12 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "tests/unit/build_job.h"
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
+#include "user/top/json.h"
 #include "user/top/keys.h"
 #include "user/top/lines.h"
 #include "user/top/top.h"
@@ -24,7 +27,18 @@ static struct job *job;
 static struct top *top;
 static struct top_frame frame;
 static struct top_state state;
-static const struct top_usage usage = {.cpu_percent = 150, .processes = 2, .threads = 7};
+static const struct top_process each[] = {
+	{.pid = PID, .comm = "a\033b", .cpu_percent = 1200, .rss_bytes = 1915000000, .threads = 5},
+	{.pid = PID + 1, .role = ROLE_WORKER, .comm = "\xff", .cpu_percent = NAN, .rss_bytes = 8700000, .threads = 2},
+};
+static const struct top_usage usage = {
+	.cpu_percent = 150,
+	.processes = 2,
+	.threads = 7,
+	.each = each,
+	.rss_bytes = 1923700000,
+	.limits = {.memory_bytes = 8000000000, .memory_left_bytes = 4900000000, .cpus = 2.5, .processors = 4},
+};
 
 static int set_up(void **unused)
 {
@@ -352,15 +366,16 @@ static void test_screen(void **unused)
 	for (size_t i = 0; i < lines.cnt; i++)
 		assert_true(strlen(line(i)) <= 80);
 	assert_string_equal(line(0), "stepflame top  pid 10  Python 3.11.2  torch 2.6.0  ");
-	assert_non_null(strstr(line(1), "CPU 150 %  2 processes  7 threads"));
-	assert_non_null(strstr(line(6), "action 49"));
-	assert_non_null(strstr(line(22), "action 33"));
+	assert_non_null(strstr(line(1), "CPU 150 %  0 steps"));
+	assert_string_equal(line(2), "memory 1.92 GB in 2 processes, 7 threads  limits 3.10 of 8.00 GB, 2.5 CPUs");
+	assert_non_null(strstr(line(7), "action 49"));
+	assert_non_null(strstr(line(22), "action 34"));
 	assert_int_equal(top_state__key(&state, TOP_KEY_PAGE_DOWN), TOP_GO_ON);
 	draw();
-	assert_non_null(strstr(line(6), "action 33"));
+	assert_non_null(strstr(line(7), "action 34"));
 	assert_int_equal(top_state__key(&state, TOP_KEY_END), TOP_GO_ON);
 	draw();
-	assert_int_equal(state.scroll, 50 - 17);
+	assert_int_equal(state.scroll, 50 - 16);
 	assert_non_null(strstr(line(22), "action 00"));
 	state.height = 5; /* too low for anything but the header */
 	draw();
@@ -372,26 +387,27 @@ static void test_keys(void **unused)
 	many_actions();
 	press("s"); /* total %, */
 	press("s"); /* calls */
-	assert_non_null(strstr(line(4), "by calls"));
-	assert_non_null(strstr(line(6), "action 00"));
+	assert_non_null(strstr(line(5), "by calls"));
+	assert_non_null(strstr(line(7), "action 00"));
 	press("s"); /* name */
-	assert_non_null(strstr(line(6), "action 00"));
+	assert_non_null(strstr(line(7), "action 00"));
 	press("<<<");
-	assert_non_null(strstr(line(6), "action 49"));
+	assert_non_null(strstr(line(7), "action 49"));
 	press("/ON 4");
-	assert_non_null(strstr(line(4), "/ON 4_"));
-	assert_non_null(strstr(line(15), "action 40"));
-	assert_string_equal(line(16), "");
+	assert_non_null(strstr(line(5), "/ON 4_"));
+	assert_non_null(strstr(line(16), "action 40"));
+	assert_string_equal(line(17), "");
 	press("\177\177\177\177\177z\n");
-	assert_string_equal(line(6), "no row has that text");
+	assert_string_equal(line(7), "no row has that text");
 	press("\033");
-	assert_non_null(strstr(line(6), "action 49"));
+	assert_non_null(strstr(line(7), "action 49"));
 	press("p");
-	assert_true(state.paused && strstr(line(4), "PAUSED"));
+	assert_true(state.paused && strstr(line(5), "PAUSED"));
 	press(" ");
 	assert_false(state.paused);
-	press("5");
-	assert_int_equal(state.view, TOP_STEPS);
+	press("6");
+	assert_int_equal(state.view, TOP_PROCESSES);
+	assert_string_equal(line(7), "   1200    1915       5 10 main a\\x1bb");
 	press("\t");
 	assert_int_equal(state.view, TOP_ACTIONS);
 	press("h");
@@ -414,17 +430,42 @@ static void test_names(void **unused)
 		action(PID, i, SPAN_LABEL, 1, (10 - i) * MS);
 	update();
 	assert_int_equal(top_lines__batch(&frame, &state, 0, &lines), 0);
-	assert_non_null(strstr(line(6), "evil\\x1b[2J \\u202e name"));
-	assert_non_null(strstr(line(7), "[LightningModule]ShapeNetWithALongName.configure_gradient_clipping"));
-	assert_non_null(strstr(line(8), " \xce\xbb"));
+	assert_non_null(strstr(line(7), "evil\\x1b[2J \\u202e name"));
+	assert_non_null(strstr(line(8), "[LightningModule]ShapeNetWithALongName.configure_gradient_clipping"));
+	assert_non_null(strstr(line(9), " \xce\xbb"));
 	state.width = 80;
 	state.height = 24;
 	state.utf8 = false;
 	draw();
-	assert_int_equal(strlen(line(7)), 80);
-	assert_non_null(strstr(line(7), "[LightningModule]Sh..e_gradient_clipping"));
-	assert_non_null(strstr(line(8), " ?"));
+	assert_int_equal(strlen(line(8)), 80);
+	assert_non_null(strstr(line(8), "[LightningModule]Sh..e_gradient_clipping"));
+	assert_non_null(strstr(line(9), " ?"));
 	top_lines__release(&lines);
+}
+
+/* Each line is JSON, whatever bytes the job has in its names. */
+static void test_json(void **unused)
+{
+	const struct top_row *r;
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+	json_t *json;
+
+	update();
+	r = row(TOP_PROCESSES, "11 worker \xff");
+	assert_true(r && isnan(r->values[0]));
+	expect(r, 1, 8.7);
+	assert_int_equal(top_json__print(&frame, TOP_PROCESSES, 0, out), 0);
+	fclose(out);
+	json = json_loads(text, 0, NULL);
+	assert_non_null(json);
+	assert_int_equal(json_integer_value(json_object_get(json, "rss_bytes")), 1923700000);
+	assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "limits"), "memory_left_bytes")),
+			 4900000000);
+	assert_int_equal(json_array_size(json_object_get(json, "processes")), 2);
+	json_decref(json);
+	free(text);
 }
 
 static void test_batch_of_nothing(void **unused)
@@ -454,6 +495,7 @@ int main(void)
 		TEST(test_screen),
 		TEST(test_keys),
 		TEST(test_names),
+		TEST(test_json),
 		TEST(test_batch_of_nothing),
 	};
 

@@ -8,6 +8,7 @@
 # Only /run/share is kept: it is the host's $VM_SHARE, if that is set.
 #   VM_TIMEOUT  seconds for boot and command together (default 300; then status 124)
 #   VM_MEMORY   as qemu takes it (default 2G)
+#   VM_APPEND   more words of the kernel's command line
 #   VM_CONSOLE  1 prints the kernel's messages too
 # Status 125: the machine ended before the command did; its last messages are on stderr.
 set -euo pipefail
@@ -72,7 +73,7 @@ with_parent=(setpriv --pdeathsig KILL)
 "${with_parent[@]}" timeout -k 5 "${VM_TIMEOUT:-300}" "${with_parent[@]}" qemu-system-x86_64 \
 	-accel tcg,thread=single -cpu max -smp 2 -m "${VM_MEMORY:-2G}" -nodefaults -no-user-config -display none \
 	-no-reboot -kernel "$kernel/vmlinuz" -initrd "$work/initramfs.cpio" \
-	-append "console=ttyS0 panic=-1 mitigations=off ${VM_CONSOLE:+ignore_loglevel}" -serial file:"$work/console" \
+	-append "console=ttyS0 panic=-1 mitigations=off ${VM_CONSOLE:+ignore_loglevel} ${VM_APPEND:-}" -serial file:"$work/console" \
 	-virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap \
 	-virtfs local,path="$work/control",mount_tag=control,security_model=none "${share[@]}" \
 	< /dev/null > "$work/qemu" 2>&1 &

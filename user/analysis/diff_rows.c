@@ -185,7 +185,7 @@ static void cut_blocks(struct grid *grid, const struct diff_maker *m)
 		point->block = -1;
 		if (i <= grid->first || i > grid->last || point->units <= point[-1].units)
 			continue;
-		at = ((point->units + point[-1].units) / 2 - begin) / units * wanted;
+		at = fmin(((point->units + point[-1].units) / 2 - begin) / units * wanted, wanted - 1);
 		block += at != last;
 		last = at;
 		point->block = block;
@@ -211,13 +211,16 @@ struct grid *grid__new(struct diff_maker *m, enum diff_section section)
 		whole = op_time_range(m);
 	grid->first = grid->last = SIZE_MAX;
 	for (size_t i = 0; i <= snapshot_cnt || i <= 1; i++) {
+		double before = grid->cnt ? grid->points[grid->cnt - 1].units : 0, units;
 		uint64_t at = !i ? whole.from : i >= snapshot_cnt ? window->end_ns : snapshots[i - 1];
 		struct grid_point *point = &grid->points[grid->cnt];
 
 		if (i && i < snapshot_cnt && at <= whole.from)
 			continue;
 		at = at < whole.to ? at : whole.to;
-		*point = (struct grid_point){.units = units_at(m, section, at), .snapshot = i ? i - 1 : 0, .block = -1};
+		/* A file may hold steps that overlap or end before they begin: its units do not fall, either. */
+		units = fmax(units_at(m, section, at), before);
+		*point = (struct grid_point){.units = units, .snapshot = i ? i - 1 : 0, .block = -1};
 		if (grid->first == SIZE_MAX && at >= steps.from && at <= steps.to)
 			grid->first = grid->cnt;
 		if (at >= steps.from && at <= steps.to)

@@ -19,6 +19,7 @@ struct flame {
 	struct map texts, functions, frames, nodes;
 	struct array threads, tracks;
 	uint32_t recording_cnt;
+	uint64_t origin_ns; /* of the last one */
 };
 
 /* ---- texts, functions, frames, nodes ---- */
@@ -312,6 +313,7 @@ int flame__add(struct flame *flame, struct job *job, const struct steps *steps, 
 	if (!err)
 		number_rows(flame, first_thread, numbers);
 	flame->recording_cnt++;
+	flame->origin_ns = origin_ns;
 	free(numbers);
 	calltree__free(tree);
 	return err;
@@ -389,6 +391,11 @@ void flame__thin(struct flame *flame, size_t row_max, uint64_t *grain_us, uint64
 }
 
 /* ---- what is read ---- */
+
+uint64_t flame__origin_ns(const struct flame *flame)
+{
+	return flame->origin_ns;
+}
 
 char *const *flame__texts(const struct flame *flame, size_t *cnt)
 {

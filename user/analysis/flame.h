@@ -78,6 +78,8 @@ void flame__free(struct flame *flame); /* accepts NULL */
  * native: as in calltree__new. 0 or -ENOMEM.
  */
 int flame__add(struct flame *flame, struct job *job, const struct steps *steps, bool native);
+/* When the recording that was added last began. */
+uint64_t flame__origin_ns(const struct flame *flame);
 /*
  * Merges neighbouring rows of the same thread and node, until at most row_max rows are left. Starts
  * with threads that make no steps. *grain_us, *step_grain_us: the time within which rows were

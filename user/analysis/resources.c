@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "user/analysis/growth.h"
+#include "user/model/resources.h"
 
 #define GROWTH_MIN_S     10    /* seconds of samples */
 #define GROWTH_MIN_BYTES 4e6   /* less is said to be none, */
@@ -58,6 +59,13 @@ static struct resource_rates rates_of(const struct between *of)
 	};
 }
 
+struct resource_rates resource_rates__between(const struct rec_resources *a, const struct rec_resources *b)
+{
+	const struct between whole = {a, a, b, b, a->time_ns, b->time_ns};
+
+	return rates_of(&whole);
+}
+
 /* The first and the last sample that know it, of sorted ones; cnt 0: fewer than two do. */
 static struct resource_samples known_part(const struct resource_samples *all, unsigned int what)
 {
@@ -73,14 +81,10 @@ static struct resource_samples known_part(const struct resource_samples *all, un
 static struct resource_rates whole_rates(const struct resource_samples *all, unsigned int what)
 {
 	struct resource_samples part = known_part(all, what);
-	const struct rec_resources *first = part.items, *last;
-	struct between whole;
 
 	if (!part.cnt)
 		return (struct resource_rates){UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN};
-	last = &part.items[part.cnt - 1];
-	whole = (struct between){first, first, last, last, first->time_ns, last->time_ns};
-	return rates_of(&whole);
+	return resource_rates__between(part.items, &part.items[part.cnt - 1]);
 }
 
 /* ---- one process ---- */
@@ -157,6 +161,7 @@ static int fill_use(struct job *job, const struct resource_samples *all, const u
 		.sample_cnt = all->cnt,
 		.seconds = (all->items[all->cnt - 1].time_ns - all->items->time_ns) / 1e9,
 		.rates = whole_rates(all, 0),
+		.limits = resources__limits(job__resources(job), all->items->pid),
 		.full_s = UNKNOWN,
 	};
 	use->rates.read_per_s = disk.read_per_s;
@@ -208,7 +213,7 @@ int resource_uses__new(struct job *job, const struct step_track *tracks, size_t 
 	*cnt = 0;
 	*out = NULL;
 	set_window(tracks, track_cnt, window_ns);
-	all.items = job__resources(job, &all.cnt);
+	all.items = resources__samples(job__resources(job), &all.cnt);
 	for (size_t i = 0; i < all.cnt; i++)
 		total += !i || all.items[i].pid != all.items[i - 1].pid;
 	*out = calloc(total + 1, sizeof(**out));
@@ -245,7 +250,7 @@ enum resource_trouble resource_use__trouble(const struct resource_use *use)
 struct resource_samples resource_samples__of(struct job *job, uint32_t pid)
 {
 	size_t cnt, from = 0, to;
-	const struct rec_resources *items = job__resources(job, &cnt);
+	const struct rec_resources *items = resources__samples(job__resources(job), &cnt);
 
 	while (from < cnt && items[from].pid != pid)
 		from++;
@@ -283,6 +288,9 @@ bool resource_samples__span(const struct resource_samples *samples, uint64_t sta
 	of = (struct between){&items[from - 1], &items[from], last, &items[to], start_ns, end_ns};
 	out->rates = rates_of(&of);
 	out->has_memory = last->known & RESOURCES_MEMORY;
+	out->has_swap = last->known & RESOURCES_SWAP;
 	out->rss_bytes = last->rss_bytes;
+	out->shared_bytes = last->shared_bytes;
+	out->swap_bytes = last->swap_bytes;
 	return true;
 }

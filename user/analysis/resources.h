@@ -27,8 +27,9 @@ struct resource_use {
 	uint64_t rss_min_bytes, rss_max_bytes, rss_last_bytes, shared_last_bytes, swap_last_bytes, swap_max_bytes;
 	double growth_per_s; /* bytes: its memory grows all the time; 0: it does not, or too little to say */
 	double growth_least_per_s, growth_most_per_s; /* with 99 % */
-	double full_s;  /* until the memory that is left is used up at this rate; below 0: not known */
-	bool of_cgroup; /* that memory is what a limit of its cgroup leaves; else: the machine's */
+	double full_s;                   /* until the memory that is left is used up at this rate; below 0: not known */
+	bool of_cgroup;                  /* that memory is what a limit of its cgroup leaves; else: the machine's */
+	const struct rec_limits *limits; /* owned by the job; NULL: not known */
 };
 
 /*
@@ -51,11 +52,14 @@ struct resource_samples {
 
 struct resource_samples resource_samples__of(struct job *job, uint32_t pid);
 
+/* From one sample of a process to a later one. */
+struct resource_rates resource_rates__between(const struct rec_resources *a, const struct rec_resources *b);
+
 /* What a process used from start_ns to end_ns. */
 struct resource_span {
 	struct resource_rates rates; /* between the samples around it, which are a second apart */
-	bool has_memory;
-	uint64_t rss_bytes; /* by the last sample before its end */
+	bool has_memory, has_swap;
+	uint64_t rss_bytes, shared_bytes, swap_bytes; /* by the last sample before its end */
 };
 
 /* false: no samples around it. */

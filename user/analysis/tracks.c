@@ -16,7 +16,6 @@
 #include "user/analysis/memory_track.h"
 #include "user/analysis/workers.h"
 #include "user/lib/compare.h"
-#include "user/model/gpu.h"
 
 struct placed_event {
 	struct track_event event; /* its args: index in the order in which they came */
@@ -370,27 +369,11 @@ static int add_memory(struct tracks *tracks)
 	return err;
 }
 
-/* Readings do not say on which host they were taken. */
-static int add_usages(struct tracks *tracks, struct job *job)
+static int add_point(const struct curve_point *point, void *ctx)
 {
-	const struct gpu *gpu = job__gpu(job);
-	size_t cnt = 0;
-	const struct rec_gpu_usage *usages = gpu ? gpu__usages(gpu, &cnt) : NULL;
-	int err = gpu ? 0 : -ENOMEM;
+	const struct track_event event = {.start_ns = point->time_ns, .real = point->value};
 
-	if (job__target_host(job, 0))
-		return err;
-	for (size_t i = 0; i < cnt && !err; i++) {
-		const struct rec_gpu_usage *usage = &usages[i];
-
-		if (usage->busy_percent != GPU_UNKNOWN)
-			err = add_counter(tracks, TRACK_GPU_BUSY, 0, usage->device, usage->time_ns,
-					  usage->busy_percent);
-		if (!err && usage->memory_bytes)
-			err = add_counter(tracks, TRACK_GPU_MEMORY, 0, usage->device, usage->time_ns,
-					  usage->memory_used_bytes & INT64_MAX);
-	}
-	return err;
+	return add_event(ctx, TRACK_CURVES + point->kind, point->pid, point->device, &event) ? 0 : -ENOMEM;
 }
 
 /* ---- tracks ---- */
@@ -477,7 +460,7 @@ int tracks__build(struct tracks *tracks, struct job *job)
 	err = err ?: add_loaders(tracks, job, steps);
 	err = err ?: add_samples(tracks, job, steps, samples);
 	err = err ?: add_memory(tracks);
-	err = err ?: add_usages(tracks, job);
+	err = err ?: curves__each(job, add_point, tracks);
 	if (!err && tracks->placed.cnt)
 		qsort(tracks->placed.items, tracks->placed.cnt, sizeof(struct placed_event), compare_place_and_time);
 	err = err ?: make_tracks(tracks);
@@ -506,6 +489,11 @@ uint64_t tracks__left_out(const struct tracks *tracks)
 	return tracks->left_out;
 }
 
+const char *track__unit(const struct track *track)
+{
+	return track__is_curve(track) ? curve__unit(track->kind - TRACK_CURVES) : "bytes";
+}
+
 char *track__title(const struct track *track)
 {
 	static const char *const formats[] = {
@@ -517,10 +505,9 @@ char *track__title(const struct track *track)
 		[TRACK_SAMPLES] = "samples of thread %u",
 		[TRACK_MEMORY] = "operators: bytes allocated less freed, CPU",
 		[TRACK_DEVICE] = "operators: bytes allocated less freed, devices",
-		[TRACK_GPU_BUSY] = "GPU %u: busy percent, by NVML",
-		[TRACK_GPU_MEMORY] = "GPU %u: bytes used, by NVML",
 	};
-	const char *format = formats[track->kind], *number = strstr(format, "%u");
+	const char *format = track__is_curve(track) ? curve__title(track->kind - TRACK_CURVES) : formats[track->kind],
+		   *number = strstr(format, "%u");
 	char *title;
 
 	if (!number)

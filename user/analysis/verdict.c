@@ -285,11 +285,11 @@ static void judge_cpu(struct judge *j)
 		verdict__say(j, &j->verdict->next, "record for longer");
 	} else if (least_share(all, CPU_PYTHON) >= PYTHON_SHARE) {
 		j->verdict->class = VERDICT_PYTHON;
-		say_why(j, "%.0f %% of the time of a step runs Python itself, not operators",
+		say_why(j, "Python itself, not operators, takes %.0f %% of a step's time",
 			100 * class_share(all, CPU_PYTHON));
 	} else if (least_share(all, CPU_OP) >= CPU_OP_SHARE) {
 		j->verdict->class = VERDICT_CPU_OP;
-		say_why(j, "%.0f %% of the time of a step runs operators on the CPU%s", 100 * class_share(all, CPU_OP),
+		say_why(j, "operators on the CPU take %.0f %% of a step's time%s", 100 * class_share(all, CPU_OP),
 			has_blamed(j) ? "" : ": it computes, and no cause of delay stands out");
 	} else if (cpu >= CPU_SHARE) {
 		j->verdict->class = VERDICT_COMPUTE;

@@ -9,6 +9,7 @@
 
 #include <argp.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 struct command {
 	const char *name;
@@ -16,6 +17,11 @@ struct command {
 	const struct argp *argp;
 	const char *help; /* one line */
 	bool traces;      /* looks at processes, and so needs capabilities */
+	/*
+	 * For completion: prints the words that the argument of an option can be, each behind a
+	 * space, where its table has no list of them; nothing: any. NULL: it has no such option.
+	 */
+	void (*put_words)(const char *option, FILE *out);
 };
 
 /*
@@ -26,6 +32,7 @@ extern const struct command commands[];
 
 int cmd_report(int argc, char **argv);
 extern const struct argp cmd_report_argp;
+void cmd_report__put_words(const char *option, FILE *out);
 
 int cmd_record(int argc, char **argv);
 extern const struct argp cmd_record_argp;
@@ -35,6 +42,7 @@ extern const struct argp cmd_flame_argp;
 
 int cmd_export(int argc, char **argv);
 extern const struct argp cmd_export_argp;
+void cmd_export__put_words(const char *option, FILE *out);
 
 int cmd_diff(int argc, char **argv);
 extern const struct argp cmd_diff_argp;
@@ -47,6 +55,7 @@ extern const struct argp cmd_dump_argp;
 
 int cmd_top(int argc, char **argv);
 extern const struct argp cmd_top_argp;
+void cmd_top__put_words(const char *option, FILE *out);
 
 int cmd_ps(int argc, char **argv);
 extern const struct argp cmd_ps_argp;

@@ -35,6 +35,8 @@
 #include "user/session/sources/xla.h"
 
 #define CHECKS_MAX 48
+#define FOUND_AT   36 /* columns before what was found */
+#define FIX_AT     11
 
 static const char *const verdict_names[] = {"OK", "WARN", "FAIL"};
 
@@ -47,14 +49,17 @@ struct doctor_check {
 
 struct doctor {
 	pid_t pid;
-	bool json;
+	bool json, csv;
 	size_t cnt;
 	struct doctor_check checks[CHECKS_MAX];
 };
 
+enum { OPT_CSV = 256 };
+
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID", 0, "check this process, too", 0},
 	{"json", 'j', NULL, 0, "print one JSON object", 0},
+	{"csv", OPT_CSV, NULL, 0, "print CSV, a row for each check, with the keys of the JSON", 0},
 	{0},
 };
 
@@ -72,10 +77,15 @@ static error_t parse_doctor(int key, char *arg, struct argp_state *state)
 	case 'j':
 		d->json = true;
 		return 0;
+	case OPT_CSV:
+		d->csv = true;
+		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "doctor takes no argument");
 		return 0;
 	case ARGP_KEY_END:
+		if (d->json && d->csv)
+			argp_error(state, "either --json or --csv");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -444,29 +454,34 @@ static int doctor__check_process(struct doctor *d)
 	return err ?: framework_err;
 }
 
-static int print_json(const struct doctor *d)
+static json_t *json_check(const struct doctor_check *c)
 {
-	json_t *checks = json_array(), *object = json_pack("{s:s, s:s, s:o}", "report", "doctor", "stepflame",
-							   STEPFLAME_VERSION, "checks", checks);
+	return json_pack("{s:s, s:s, s:o, s:s?}", "name", c->name, "verdict", verdict_names[c->verdict], "found",
+			 json__string(c->found), "fix", c->fix);
+}
 
-	for (size_t i = 0; i < d->cnt; i++) {
-		const struct doctor_check *c = &d->checks[i];
+static int print_data(const struct doctor *d)
+{
+	static const char *const path[] = {"checks", NULL};
+	json_t *checks = json_array(), *object;
+	int failed = 0;
 
-		json_array_append_new(checks, json_pack("{s:s, s:s, s:o, s:s?}", "name", c->name, "verdict",
-							verdict_names[c->verdict], "found", json__string(c->found),
-							"fix", c->fix));
-	}
-	return common__print_json(object, stdout);
+	for (size_t i = 0; i < d->cnt; i++)
+		failed |= json_array_append_new(checks, json_check(&d->checks[i]));
+	object = json_pack("{s:s, s:s, s:o}", "report", "doctor", "stepflame", STEPFLAME_VERSION, "checks", checks);
+	object = common__json_unless_failed(object, failed);
+	return d->csv ? common__print_csv(object, path, json_object(), stdout) : common__print_json(object, stdout);
 }
 
 static int print_text(const struct doctor *d)
 {
+	text__use_terminal(STDOUT_FILENO);
 	for (size_t i = 0; i < d->cnt; i++) {
 		const struct doctor_check *c = &d->checks[i];
 
-		text__line(stdout, "%-4s  %-28s  %s", verdict_names[c->verdict], c->name, c->found);
+		text__wrapped(stdout, FOUND_AT, "%-4s  %-28s  %s", verdict_names[c->verdict], c->name, c->found);
 		if (c->fix)
-			text__line(stdout, "      fix: %s", c->fix);
+			text__wrapped(stdout, FIX_AT, "      fix: %s", c->fix);
 	}
 	return fflush(stdout);
 }
@@ -480,6 +495,6 @@ int cmd_doctor(int argc, char **argv)
 	err = check_machine(&d);
 	if (d.pid)
 		process_err = doctor__check_process(&d);
-	print_err = d.json ? print_json(&d) : print_text(&d);
+	print_err = d.json || d.csv ? print_data(&d) : print_text(&d);
 	return print_err ? SF_EXIT_ERROR : log__exit_code(err ?: process_err);
 }

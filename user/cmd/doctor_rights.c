@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* What restricts stepflame on this machine: rights of the process, and settings of the kernel. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "user/cmd/doctor.h"
 #include "user/lib/capabilities.h"
-#include "user/lib/lockdown.h"
+#include "user/lib/restrictions.h"
 
 #define FOR_PROGRAMS (CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON))
 #define AS_ROOT      "run it as root (sudo), or with the capabilities that docs/safety.md lists"
@@ -56,10 +57,22 @@ static void check_lockdown(struct doctor *d)
 
 	if (mode == LOCKDOWN_CONFIDENTIALITY)
 		doctor__add(d, "lockdown", FAIL, "boot with lockdown=integrity or lockdown=none",
-			    "confidentiality: BPF programs may not read the kernel's memory");
+			    "confidentiality: BPF programs may not read memory");
 	else
 		doctor__add(d, "lockdown", OK, NULL, "%s",
 			    mode == LOCKDOWN_INTEGRITY ? "integrity: does not restrict stepflame" : "none");
+}
+
+static void check_yama(struct doctor *d)
+{
+	int scope = yama__scope();
+
+	if (scope >= YAMA_NOBODY)
+		doctor__add(d, "Yama", FAIL, YAMA_FIX, "%d: nobody may read the memory of another process", scope);
+	else if (scope && !(capabilities__held() & CAPABILITY(CAP_SYS_PTRACE)))
+		doctor__add(d, "Yama", WARN, AS_ROOT, "%d: processes are readable only with CAP_SYS_PTRACE", scope);
+	else
+		doctor__add(d, "Yama", OK, NULL, "%d: does not restrict stepflame", scope);
 }
 
 static void check_selinux(struct doctor *d)
@@ -92,21 +105,34 @@ static void check_settings(struct doctor *d, uint64_t held)
 		read_line(settings[i].path, value, sizeof(value));
 		capabilities__names(settings[i].capability, name, sizeof(name));
 		if (held & settings[i].capability)
-			doctor__add(d, settings[i].name, OK, NULL, "%s: does not apply to who has %s", value, name);
+			doctor__add(d, settings[i].name, OK, NULL, "%s: does not matter with %s", value, name);
 		else
 			doctor__add(d, settings[i].name, WARN, AS_ROOT,
-				    "%s: no value of it allows what stepflame does without %s", value, name);
+				    "%s: stepflame needs %s, whatever this value is", value, name);
 	}
 }
 
-/* Symbols that this process may not see have the address 0. */
+/* Has a function of the kernel an address? Functions that this process may not see have the address 0. */
+static bool sees_kernel_symbols(void)
+{
+	FILE *file = fopen("/proc/kallsyms", "re");
+	unsigned long long address = 0;
+	char type = 0;
+
+	/* Before the functions there are variables of each processor, at small addresses from 0 on. */
+	while (file && fscanf(file, "%llx %c%*[^\n]", &address, &type) == 2 && tolower(type) != 't')
+		;
+	if (file)
+		fclose(file);
+	return address && tolower(type) == 't';
+}
+
 static void check_kernel_symbols(struct doctor *d)
 {
-	char value[16], symbol[128];
+	char value[16];
 
 	read_line("/proc/sys/kernel/kptr_restrict", value, sizeof(value));
-	read_line("/proc/kallsyms", symbol, sizeof(symbol));
-	if (symbol[strspn(symbol, "0")] != ' ' && symbol[0])
+	if (sees_kernel_symbols())
 		doctor__add(d, "kptr_restrict", OK, NULL, "%s: the kernel's functions have names", value);
 	else
 		doctor__add(d, "kptr_restrict", WARN,
@@ -121,6 +147,7 @@ void doctor__check_rights(struct doctor *d)
 	check_capabilities(d, held);
 	check_user_namespace(d);
 	check_lockdown(d);
+	check_yama(d);
 	check_selinux(d);
 	check_settings(d, held);
 	check_kernel_symbols(d);

@@ -8,11 +8,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
 #include "user/cmd/targets.h"
 #include "user/lib/log.h"
+#include "user/report/text.h"
 #include "user/runtime/python/python.h"
 #include "user/runtime/python/pythread.h"
 #include "user/runtime/torch/torch.h"
@@ -20,12 +22,15 @@
 
 struct dump_args {
 	struct targets targets;
-	bool json;
+	bool json, csv;
 };
+
+enum { OPT_CSV = 256 };
 
 static const struct argp_option options[] = {
 	TARGET_OPTIONS,
 	{"json", 'j', NULL, 0, "print one JSON object", 0},
+	{"csv", OPT_CSV, NULL, 0, "print CSV, a row for each thread, with the keys of the JSON", 0},
 	{0},
 };
 
@@ -37,10 +42,15 @@ static error_t parse_dump(int key, char *arg, struct argp_state *state)
 	case 'j':
 		args->json = true;
 		return 0;
+	case OPT_CSV:
+		args->csv = true;
+		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "dump takes no argument '%s': for a process give -p PID, for a job --job NAME", arg);
 		return 0;
 	case ARGP_KEY_END:
+		if (args->json && args->csv)
+			argp_error(state, "either --json or --csv");
 		targets__check(state, &args->targets);
 		return 0;
 	default:
@@ -230,7 +240,7 @@ int cmd_dump(int argc, char **argv)
 {
 	struct dump_args args = {0};
 	struct dump dump = {0};
-	int err = 0, print_err;
+	int err = 0, print_err = 0;
 
 	parse__or_die(&cmd_dump_argp, argc, argv, 0, &args);
 	targets__choose_or_die(&args.targets, "dump", "reading");
@@ -238,7 +248,9 @@ int cmd_dump(int argc, char **argv)
 		if (dump__find(&dump, args.targets.pids.pid[i]) < 0)
 			err = dump__add_job(&dump, args.targets.pids.pid[i]) ?: err;
 	}
-	print_err = !dump.process_cnt ? 0 : args.json ? dump__json(&dump, stdout) : dump__text(&dump, stdout);
+	text__use_terminal(STDOUT_FILENO);
+	if (dump.process_cnt)
+		print_err = args.json || args.csv ? dump__data(&dump, args.csv, stdout) : dump__text(&dump, stdout);
 	for (size_t i = 0; i < dump.process_cnt; i++)
 		dump_process__release(&dump.processes[i]);
 	free(dump.processes);

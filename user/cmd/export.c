@@ -35,11 +35,13 @@ enum { OPT_ACTION = 256, OPT_CPU, OPT_ALL_THREADS, OPT_NATIVE };
 
 static const struct argp_option options[] = {
 	{"format", 'f', "FORMAT", 0,
-	 "for what happened when (steps, waits, samples, workers, GPUs; with record --timeline also operators and "
+	 "for what happened when (steps, waits, samples, workers, resources, GPUs; with record --timeline also "
+	 "operators and "
 	 "actions): chrome, as torch.profiler writes it, for Perfetto, chrome://tracing and Holistic Trace Analysis; "
-	 "perfetto, Perfetto's own format, a seventh of the size; tensorboard, a folder with a file for each rank, for "
-	 "TensorBoard's plugin torch-tb-profiler. For samples: speedscope; pprof; folded, "
-	 "for flamegraph.pl; pstats, for python -m pstats and snakeviz",
+	 "perfetto, Perfetto's own format, with --timeline a seventh of the size; tensorboard, a folder with a file "
+	 "for "
+	 "each rank, for TensorBoard's plugin torch-tb-profiler. For samples: speedscope; pprof; folded, for "
+	 "flamegraph.pl; pstats, for python -m pstats and snakeviz",
 	 0},
 	{"output", 'o', "OUT", 0,
 	 "the file to write, gzipped if its name ends in .gz (default, and -: standard output); with tensorboard the "
@@ -143,6 +145,18 @@ const struct argp cmd_export_argp = {
 	.doc = "Write what happened when, or the samples, of a recording (" INPUT_DEFAULT
 	       " unless FILE is given) for another program.",
 };
+
+void cmd_export__put_words(const char *option, FILE *out)
+{
+	if (strcmp(option, "format") != 0)
+		return;
+	for (const char *c = export__list(); *c; c++) {
+		if (c == export__list())
+			fputc(' ', out);
+		if (*c != ',')
+			fputc(*c, out);
+	}
+}
 
 /* ---- what comes in ---- */
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,8 @@
 #define OUTPUT_DEFAULT "flame.html"
 /* A browser draws this many without a pause; they make some 6 MB of page. */
 #define ROWS_MAX 1200000
+/* Of phases, and of GPU work: half a megabyte each. */
+#define LANE_SPANS_MAX 100000
 
 enum { OPT_STEP = 256, OPT_SLOWEST, OPT_DIFF, OPT_FOLDED, OPT_ALL_THREADS, OPT_NATIVE };
 
@@ -134,9 +137,16 @@ const struct argp cmd_flame_argp = {
 
 /* ---- what comes in ---- */
 
-static int add_record_to_flame(const struct rec_hdr *record, void *job)
+struct flame_input {
+	struct job *job;
+	struct lanes *lanes; /* NULL: no page */
+};
+
+static int add_record_to_flame(const struct rec_hdr *record, void *ctx)
 {
-	return job__add(job, record);
+	struct flame_input *input = ctx;
+
+	return job__add(input->job, record) ?: (input->lanes ? lanes__take(input->lanes, record) : 0);
 }
 
 /* malloc'ed; NULL: no memory. */
@@ -167,13 +177,15 @@ static int check_flame_samples(const char *file, struct job *job)
 	return -ENODATA;
 }
 
-/* out: what the page says of the recording; NULL: there is no page. */
-static int read_recording(const char *file, bool native, struct flame *flame, struct page_recording *out)
+/* lanes, uses, out: what the page says of the recording; NULL: there is no page. */
+static int read_recording(const char *file, bool native, struct flame *flame, struct lanes *lanes,
+			  struct use_curves *uses, struct page_recording *out)
 {
 	static const struct report_options options = {.limit = -1};
 	struct job *job = job__new();
+	struct flame_input input = {job, lanes};
 	struct steps_view view;
-	int err = job ? input__read(file, add_record_to_flame, job) : -ENOMEM;
+	int err = job ? input__read(file, add_record_to_flame, &input) : -ENOMEM;
 
 	if (!err)
 		err = check_flame_samples(file, job);
@@ -185,6 +197,9 @@ static int read_recording(const char *file, bool native, struct flame *flame, st
 			out->answer = answer__json(&view);
 		}
 		err = !out || (out->about && out->answer) ? flame__add(flame, job, view.steps, native) : -ENOMEM;
+		if (!err && lanes)
+			err = lanes__add(lanes, job, view.steps, flame__origin_ns(flame))
+				      ?: use_curves__add(uses, job, view.steps, flame__origin_ns(flame));
 		steps_view__release(&view);
 	}
 	job__free(job);
@@ -335,9 +350,50 @@ static int write_folded_flame(const struct flame_args *arguments, const struct f
 
 /* ---- the page ---- */
 
+__attribute__((format(printf, 2, 3))) static int add_note(struct page *page, const char *format, ...)
+{
+	char **about = &page->recordings[0].about, *note = NULL, *noted = NULL;
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(&note, format, args) < 0)
+		note = NULL;
+	va_end(args);
+	if (note && asprintf(&noted, "%snote: %s\n", *about, note) < 0)
+		noted = NULL;
+	free(note);
+	if (!noted)
+		return -ENOMEM;
+	free(*about);
+	*about = noted;
+	return 0;
+}
+
+static int note_thin_lanes(struct lanes *lanes, struct page *page)
+{
+	uint64_t stream_ns, phase_ns;
+	int err = 0;
+
+	lanes__thin(lanes, LANE_SPANS_MAX, &stream_ns, &phase_ns);
+	if (stream_ns)
+		err = add_note(page,
+			       "so much work of GPUs does not fit into a page: over time, work of a stream that begins "
+			       "within %.3g ms is one bar",
+			       stream_ns / 1e6);
+	if (phase_ns && !err)
+		err = add_note(
+			page,
+			"so many phases do not fit into a page: over time, those shorter than %.3g ms are not drawn",
+			phase_ns / 1e6);
+	if (lanes__left_out(lanes) && !err)
+		err = add_note(page,
+			       "%" PRIu64 " spans of the timeline were too many: their phases are not drawn over time",
+			       lanes__left_out(lanes));
+	return err;
+}
+
 static int note_thinning(struct flame *flame, struct page *page)
 {
-	char *noted;
 	uint64_t grain_us, step_grain_us;
 
 	flame__thin(flame, ROWS_MAX, &grain_us, &step_grain_us);
@@ -345,21 +401,15 @@ static int note_thinning(struct flame *flame, struct page *page)
 		grain_us = step_grain_us;
 	if (!grain_us)
 		return 0;
-	if (asprintf(
-		    &noted,
-		    "%snote: so many samples do not fit into a page: those of the same stack within %.3g s are one%s\n",
-		    page->recordings[0].about, grain_us / 1e6,
-		    step_grain_us ? "" : ", but for threads that make steps") < 0)
-		return -ENOMEM;
-	free(page->recordings[0].about);
-	page->recordings[0].about = noted;
-	return 0;
+	return add_note(page, "so many samples do not fit into a page: those of the same stack within %.3g s are one%s",
+			grain_us / 1e6, step_grain_us ? "" : ", but for threads that make steps");
 }
 
-static int write_page(const struct flame_args *arguments, struct flame *flame, struct page *page)
+/* 0; -EPIPE; or -errno after a message. */
+static int write_page(const struct flame_args *arguments, struct flame *flame, struct lanes *lanes, struct page *page)
 {
 	const char *path = arguments->output ?: OUTPUT_DEFAULT;
-	int err = note_thinning(flame, page);
+	int err = note_thinning(flame, page) ?: note_thin_lanes(lanes, page);
 	struct output output;
 	FILE *out;
 
@@ -380,9 +430,9 @@ static int write_page(const struct flame_args *arguments, struct flame *flame, s
 		err = err ?: output__keep(&output);
 		output__release(&output);
 	}
-	if (err)
+	if (err && err != -EPIPE)
 		output__explain(path, &output, err);
-	else if (!output__is_stdout(path))
+	else if (!err && !output__is_stdout(path))
 		log__info("wrote %s: open it in a browser", path);
 	return err;
 }
@@ -391,8 +441,10 @@ int cmd_flame(int argc, char **argv)
 {
 	struct flame_args arguments = {0};
 	struct flame *flame = flame__new();
-	struct page page = {.flame = flame};
-	int err = flame ? 0 : -ENOMEM;
+	struct lanes *lanes = lanes__new();
+	struct use_curves *uses = use_curves__new();
+	struct page page = {.flame = flame, .lanes = lanes, .uses = uses};
+	int err = flame && lanes && uses ? 0 : -ENOMEM;
 
 	parse__or_die(&cmd_flame_argp, argc, argv, 0, &arguments);
 	if (!arguments.files[0])
@@ -401,7 +453,7 @@ int cmd_flame(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 
 	for (uint32_t i = 0; i < PAGE_RECORDINGS && arguments.files[i] && !err; i++) {
-		err = read_recording(arguments.files[i], arguments.native, flame,
+		err = read_recording(arguments.files[i], arguments.native, flame, arguments.folded ? NULL : lanes, uses,
 				     arguments.folded ? NULL : &page.recordings[i]);
 		page.recording_cnt++;
 	}
@@ -410,12 +462,14 @@ int cmd_flame(int argc, char **argv)
 	if (err)
 		goto out;
 	page.choice = arguments.choice;
-	err = arguments.folded ? write_folded_flame(&arguments, flame) : write_page(&arguments, flame, &page);
+	err = arguments.folded ? write_folded_flame(&arguments, flame) : write_page(&arguments, flame, lanes, &page);
 	if (err == -EPIPE)
 		err = 0;
 out:
 	for (uint32_t i = 0; i < PAGE_RECORDINGS; i++)
 		page_recording__release(&page.recordings[i]);
+	use_curves__free(uses);
+	lanes__free(lanes);
 	flame__free(flame);
 	return log__exit_code(err);
 }

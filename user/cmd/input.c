@@ -30,14 +30,14 @@ static void explain_read(const char *file, int err, const struct recording_exten
 			log__error("name a file that stepflame record wrote", "%s is empty", file);
 		break;
 	case -EPROTONOSUPPORT:
-		if (extent->version == RECORDING_VERSION)
+		if (extent->version >= RECORDING_OLDEST && extent->version <= RECORDING_VERSION)
 			log__error("read it on a machine of the same architecture as the one that recorded it",
 				   "%s has the byte order of another machine", file);
 		else
 			log__error("use the stepflame that wrote it",
 				   "%s has recording format %u, this is stepflame " STEPFLAME_VERSION
-				   " and reads format %u",
-				   file, extent->version, RECORDING_VERSION);
+				   " and reads formats %u to %u",
+				   file, extent->version, RECORDING_OLDEST, RECORDING_VERSION);
 		break;
 	default:
 		log__error("name a file that stepflame record wrote", "cannot read %s: %s", file, strerror(-err));

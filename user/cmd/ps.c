@@ -12,6 +12,7 @@
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
 #include "user/cmd/trainings.h"
+#include "user/lib/columns.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
 #include "user/report/common.h"
@@ -21,8 +22,12 @@
 #include "user/runtime/torch/torch.h"
 #include "user/runtime/xla/jax.h"
 
+#define PID_WIDTH     8
+#define RANK_WIDTH    5
+#define JOB_WIDTH_MAX 20 /* on a terminal */
+
 struct ps_args {
-	bool json;
+	bool json, csv;
 };
 
 /* What is seen of a process. */
@@ -33,8 +38,11 @@ struct ps_look {
 	const char *cuda; /* NULL: none */
 };
 
+enum { OPT_CSV = 256 };
+
 static const struct argp_option options[] = {
 	{"json", 'j', NULL, 0, "print one JSON object", 0},
+	{"csv", OPT_CSV, NULL, 0, "print CSV, a row for each process, with the keys of the JSON", 0},
 	{0},
 };
 
@@ -46,10 +54,15 @@ static error_t parse_ps(int key, char *arg, struct argp_state *state)
 	case 'j':
 		args->json = true;
 		return 0;
+	case OPT_CSV:
+		args->csv = true;
+		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "ps takes no argument '%s'", arg);
 		return 0;
 	case ARGP_KEY_END:
+		if (args->json && args->csv)
+			argp_error(state, "either --json or --csv");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -109,81 +122,197 @@ static json_t *rank_number(const char *text)
 	return *text && !*end && rank >= 0 && rank <= INT32_MAX ? json_integer(rank) : json_null();
 }
 
-/* All that has the process, of which the text has a part. */
-static int add_row(struct table *table, const struct training *t)
-{
+/* A row. */
+struct ps_row {
+	const struct training *training;
 	struct ps_look look;
-	char seen[64], framework[64], job[sizeof(t->run)];
+	char seen[64], framework[64], job[sizeof(((struct training *)NULL)->run)];
+};
 
-	look_at(t, &look);
-	snprintf(framework, sizeof(framework), "%s%s%s%s", look.torch, look.torch[0] && look.jax[0] ? "+" : "",
-		 look.jax[0] ? "JAX " : "", look.jax);
-	snprintf(seen, sizeof(seen), "%s%s%s", what_is_seen(&look), look.cuda ? ", " : "", look.cuda ?: "");
-	training__job_name(t, job, sizeof(job));
-	return TABLE_ADD(table, ((const struct cell[]){
-					cell__new("pid", 1, "PID", 8, 0, json_integer(t->process.pid)),
-					cell__new(NULL, 2, "RANK", 5, 0, text_or_null(t->rank)),
-					cell__json("rank", rank_number(t->rank)),
-					cell__new("workers", 3, "WORKERS", 7, 0, json_integer(t->workers)),
-					cell__new("python", 4, "PYTHON", -8, 0, text_or_null(look.python.version)),
-					cell__new(NULL, 5, "TORCH/JAX", -14, 0, text_or_null(framework)),
-					cell__json("torch", text_or_null(look.torch)),
-					cell__json("jax", text_or_null(look.jax)),
-					cell__json("cuda", text_or_null(look.cuda)),
-					cell__new("job", 6, "JOB", -12, 0, text_or_null(job)),
-					cell__json("torchrun", text_or_null(t->run)),
-					cell__json("slurm", text_or_null(t->slurm)),
-					cell__json("container", text_or_null(t->container)),
-					cell__json("cgroup", text_or_null(t->cgroup)),
-					cell__json("launcher", json_boolean(t->launcher)),
-					cell__new("seen", 7, "SEEN", -32, 0, json_string(seen)),
-					cell__new("command", 8, "COMMAND", 0, 0, json__string(t->process.command)),
-				}));
+static void fill_row(const struct training *training, struct ps_row *row)
+{
+	const struct ps_look *look = &row->look;
+
+	row->training = training;
+	look_at(training, &row->look);
+	snprintf(row->framework, sizeof(row->framework), "%s%s%s%s", look->torch,
+		 look->torch[0] && look->jax[0] ? "+" : "", look->jax[0] ? "JAX " : "", look->jax);
+	snprintf(row->seen, sizeof(row->seen), "%s%s%s", what_is_seen(look), look->cuda ? ", " : "", look->cuda ?: "");
+	training__job_name(training, row->job, sizeof(row->job));
 }
 
-static int print_trainings(const struct trainings *t, struct table *table)
+/* ---- columns ---- */
+
+/* Those of the text whose width follows from what is in them, or that a narrow terminal has no room for. */
+struct ps_columns {
+	size_t workers, python, framework, job, seen; /* 0: left out */
+};
+
+static void widen(size_t *width, const char *text)
+{
+	size_t needs = columns__of_text(text);
+
+	if (needs > *width)
+		*width = needs;
+}
+
+static size_t columns_before_command(const struct ps_columns *columns)
+{
+	const size_t optional[] = {columns->workers, columns->python, columns->framework, columns->job, columns->seen};
+	size_t sum = PID_WIDTH + 1 + RANK_WIDTH + 1;
+
+	for (size_t i = 0; i < sizeof(optional) / sizeof(*optional); i++)
+		sum += optional[i] ? optional[i] + 1 : 0;
+	return sum;
+}
+
+/* Where they do not fit, what --json and doctor say too goes first. */
+static struct ps_columns choose_columns(const struct ps_row *rows, size_t cnt)
+{
+	struct ps_columns columns = {.workers = 7, .python = 8, .framework = 14, .job = 12, .seen = 4};
+	size_t *const spare[] = {&columns.python, &columns.framework, &columns.workers};
+	bool any_job = false;
+
+	for (size_t i = 0; i < cnt; i++) {
+		widen(&columns.framework, rows[i].framework);
+		widen(&columns.job, rows[i].job);
+		widen(&columns.seen, rows[i].seen);
+		any_job |= rows[i].job[0];
+	}
+	if (text__columns() == SIZE_MAX)
+		return columns;
+	if (columns.job > JOB_WIDTH_MAX)
+		columns.job = JOB_WIDTH_MAX;
+	if (!any_job && columns_before_command(&columns) + TEXT_LAST_MIN > text__columns())
+		columns.job = 0;
+	for (size_t i = 0; i < sizeof(spare) / sizeof(*spare); i++)
+		if (columns_before_command(&columns) + TEXT_LAST_MIN > text__columns())
+			*spare[i] = 0;
+	return columns;
+}
+
+/* ---- rows ---- */
+
+/* place: in the text; a width of 0 leaves the column out of it. */
+static struct cell text_cell(const char *key, int place, const char *head, size_t width, json_t *value)
+{
+	return cell__new(key, width ? place : 0, head, -(int)width, 0, value);
+}
+
+/* NULL: no memory. */
+static json_t *fitting_job(const char *job, size_t width)
+{
+	char *text = text__fit(job, width ?: 1);
+	json_t *value = text ? text_or_null(text) : NULL;
+
+	free(text);
+	return value;
+}
+
+/* All that has the process, of which the text has a part. */
+static int add_row(struct table *table, const struct ps_columns *columns, const struct ps_row *row)
+{
+	const struct training *t = row->training;
+	const struct ps_look *look = &row->look;
+
+	return TABLE_ADD(
+		table,
+		((const struct cell[]){
+			cell__new("pid", 1, "PID", PID_WIDTH, 0, json_integer(t->process.pid)),
+			cell__new(NULL, 2, "RANK", RANK_WIDTH, 0, text_or_null(t->rank)),
+			cell__json("rank", rank_number(t->rank)),
+			cell__new("workers", columns->workers ? 3 : 0, "WORKERS", 7, 0, json_integer(t->workers)),
+			text_cell("python", 4, "PYTHON", columns->python, text_or_null(look->python.version)),
+			text_cell(NULL, 5, "TORCH/JAX", columns->framework, text_or_null(row->framework)),
+			cell__json("torch", text_or_null(look->torch)),
+			cell__json("jax", text_or_null(look->jax)),
+			cell__json("cuda", text_or_null(look->cuda)),
+			cell__json("job", text_or_null(row->job)),
+			text_cell(NULL, 6, "JOB", columns->job, fitting_job(row->job, columns->job)),
+			cell__json("torchrun", text_or_null(t->run)),
+			cell__json("slurm", text_or_null(t->slurm)),
+			cell__json("container", text_or_null(t->container)),
+			cell__json("cgroup", text_or_null(t->cgroup)),
+			cell__json("launcher", json_boolean(t->launcher)),
+			text_cell("seen", 7, "SEEN", columns->seen, json_string(row->seen)),
+			cell__new("command", 8, "COMMAND", 0, 0, json__string(t->process.command ?: "")),
+		}));
+}
+
+/* malloc'ed; NULL: no memory. */
+static struct ps_row *list_rows(const struct trainings *t, size_t *cnt)
+{
+	struct ps_row *rows = calloc(t->cnt + 1, sizeof(*rows));
+
+	*cnt = 0;
+	for (size_t i = 0; rows && i < t->cnt; i++)
+		if (!t->items[i].child)
+			fill_row(&t->items[i], &rows[(*cnt)++]);
+	return rows;
+}
+
+static int add_rows(struct table *table, const struct ps_columns *columns, const struct ps_row *rows, size_t cnt)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < t->cnt && !err; i++)
-		if (!t->items[i].child)
-			err = add_row(table, &t->items[i]);
+	for (size_t i = 0; i < cnt && !err; i++)
+		err = add_row(table, columns, &rows[i]);
 	return err;
 }
 
-static int print_json(const struct trainings *t)
+/* A row with the keys of all. NULL: no memory. */
+static json_t *blank_row(void)
 {
+	static const struct training nothing;
+	const struct ps_row row = {.training = &nothing};
+	json_t *list = json_array();
+	struct table table = {.list = list};
+
+	return common__json_first(list, add_row(&table, &(struct ps_columns){0}, &row));
+}
+
+static int print_data(const struct ps_args *args, const struct trainings *t, const struct ps_row *rows, size_t cnt)
+{
+	static const char *const path[] = {"processes", NULL};
 	json_t *object = json_pack("{s:s, s:s}", "report", "ps", "stepflame", STEPFLAME_VERSION);
 	struct table table = table__json(object, "processes");
-	int err = print_trainings(t, &table) ?: json_object_set_new(object, "hidden", json_integer(t->hidden));
+	int err = add_rows(&table, &(struct ps_columns){0}, rows, cnt)
+			  ?: json_object_set_new(object, "hidden", json_integer(t->hidden));
 
-	return common__print_json(common__json_unless_failed(object, err), stdout);
+	object = common__json_unless_failed(object, err);
+	return args->csv ? common__print_csv(object, path, blank_row(), stdout) : common__print_json(object, stdout);
 }
 
-static int print_text(const struct trainings *t)
+static int print_text(const struct ps_row *rows, size_t cnt)
 {
 	struct table table = {.out = stdout, .gap = " ", .unknown = "-", .rules = RULES_NONE};
-	int err;
+	struct ps_columns columns;
 
 	text__use_terminal(STDOUT_FILENO);
-	err = print_trainings(t, &table) ?: common__flush(stdout);
-	if (!err && !table.row_cnt)
-		log__info("no process with torch or JAX is running here");
-	return err;
+	columns = choose_columns(rows, cnt);
+	return add_rows(&table, &columns, rows, cnt) ?: common__flush(stdout);
 }
 
 int cmd_ps(int argc, char **argv)
 {
 	struct ps_args args = {0};
 	struct trainings trainings;
+	struct ps_row *rows;
+	size_t cnt;
 	int err;
 
 	parse__or_die(&cmd_ps_argp, argc, argv, 0, &args);
 	err = trainings__find(&trainings);
 	if (err)
 		return log__exit_code(err);
-	err = args.json ? print_json(&trainings) : print_text(&trainings);
-	trainings__warn_of_hidden(&trainings);
+	rows = list_rows(&trainings, &cnt);
+	err = !rows                   ? -ENOMEM
+	      : args.json || args.csv ? print_data(&args, &trainings, rows, cnt)
+				      : print_text(rows, cnt);
+	if (!err && !cnt && !args.json)
+		log__info("no process with torch or JAX is running here");
+	free(rows);
+	trainings__warn_of_hidden(trainings.hidden);
 	trainings__release(&trainings);
 	return log__exit_code(err);
 }

@@ -112,7 +112,8 @@ static const struct argp_option options[] = {
 	{"gpu", OPT_GPU, "off|auto|uprobe|cupti", 0,
 	 "uprobe: count calls of CUDA and NCCL; cupti: also record what the GPU did, in a process that has the "
 	 "injection library (started by record -- CMD, or with --inject); auto: the best of these that the process "
-	 "allows; off: neither (default)",
+	 "allows; off: neither, and no usage of the GPUs by NVML either, which is otherwise recorded when CUDA is in "
+	 "use (default: no calls, but usage)",
 	 0},
 	{"ops", OPT_OPS, NULL, 0, "record operators and autograd nodes too, for report --ops", 0},
 	{"shapes", OPT_SHAPES, NULL, 0, "count operators separately by the shapes of their inputs (implies --ops)", 0},
@@ -238,6 +239,7 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_GPU:
 		args->session.gpu = session_args__gpu(state, arg);
+		args->session.usage_of_users = args->session.gpu != SESSION_GPU_OFF;
 		return 0;
 	case OPT_OPS:
 		args->session.ops = true;
@@ -553,7 +555,8 @@ static int check_output(const char *path)
 
 int cmd_record(int argc, char **argv)
 {
-	struct record_args args = {.output = INPUT_DEFAULT, .session = {.frequency = FREQUENCY}};
+	struct record_args args = {.output = INPUT_DEFAULT,
+				   .session = {.frequency = FREQUENCY, .usage_of_users = true}};
 	struct sigaction action = {.sa_handler = on_stop_signal};
 	struct launch launch = {.go = -1};
 	struct sink sink = {0};

@@ -54,7 +54,10 @@ static const struct argp_option options[] = {
 	{"summary", OPT_SUMMARY, NULL, 0,
 	 "one screen: what limits the job, slow steps, the longest actions (default, without the options below)", 0},
 	{"simple", OPT_SIMPLE, NULL, 0,
-	 "Lightning's table of actions (default where another option is given, such as --json or --limit)", 0},
+	 "Lightning's table of actions, however wide; without --simple, where another option is given, such as "
+	 "--limit, "
+	 "--per-rank or --json, a table of them that fits the terminal",
+	 0},
 	{"advanced", OPT_ADVANCED, NULL, 0,
 	 "Lightning's tables of functions, one for each action, in the form of pstats", 0},
 	{"ops", OPT_OPS, NULL, 0, "torch.profiler's table of operators; needs a recording made with --ops", 0},
@@ -212,31 +215,31 @@ static bool wants_table(const struct report_args *arguments)
 	       options->action || options->limit >= 0;
 }
 
+static void choose_report_or_die(struct argp_state *state, struct report_args *arguments, int key)
+{
+	const struct argp_option *option = options;
+
+	while (option->key != key)
+		option++;
+	if (arguments->report && strcmp(arguments->report, option->name))
+		argp_error(state, "either --%s or --%s", arguments->report, option->name);
+	arguments->report = option->name;
+	arguments->options.lightning = key == OPT_SIMPLE;
+}
+
 static error_t parse_report_or_die(int key, char *arg, struct argp_state *state)
 {
 	struct report_args *arguments = state->input;
 
 	switch (key) {
 	case OPT_SUMMARY:
-		arguments->report = "summary";
-		break;
 	case OPT_SIMPLE:
-		arguments->report = "simple";
-		break;
 	case OPT_ADVANCED:
-		arguments->report = "advanced";
-		break;
 	case OPT_OPS:
-		arguments->report = "ops";
-		break;
 	case OPT_STEPS:
-		arguments->report = "steps";
-		break;
 	case OPT_IO:
-		arguments->report = "io";
-		break;
 	case OPT_GPU:
-		arguments->report = "gpu";
+		choose_report_or_die(state, arguments, key);
 		break;
 	case OPT_SORT:
 		arguments->options.sort = arg;
@@ -285,9 +288,58 @@ const struct argp cmd_report_argp = {
 	.doc = "Print a report of a recording (" INPUT_DEFAULT " unless FILE is given).",
 };
 
+/* Has a report before this one the key, or this one an earlier key? */
+static bool is_sort_key_before(size_t report, size_t key)
+{
+	const char *name = report__at(report)->sort_keys[key];
+
+	for (size_t i = 0; i <= report; i++)
+		for (const char *const *known = report__at(i)->sort_keys; *known; known++) {
+			if (i == report && known == report__at(report)->sort_keys + key)
+				return false;
+			if (!strcmp(*known, name))
+				return true;
+		}
+	return false;
+}
+
+void cmd_report__put_words(const char *option, FILE *out)
+{
+	if (strcmp(option, "sort") != 0)
+		return;
+	for (size_t i = 0; report__at(i); i++)
+		for (size_t k = 0; report__at(i)->sort_keys[k]; k++)
+			if (!is_sort_key_before(i, k))
+				fprintf(out, " %s", report__at(i)->sort_keys[k]);
+}
+
 static int add_record_to_report(const struct rec_hdr *record, void *job)
 {
 	return job__add(job, record);
+}
+
+/* 0, or -errno after a message. */
+static int print_chosen(const struct report_args *arguments, struct job *job)
+{
+	const struct report_options *options = &arguments->options;
+	const struct report_ops *ops = report__find(arguments->report);
+	char *why = (options->action || options->csv) && ops->why_empty ? ops->why_empty(job, options) : NULL;
+	int err = -ENODATA;
+
+	if (why && options->action && ops->by_action) {
+		log__error(NULL, "%s", why);
+		goto out;
+	}
+	err = print__report(ops, job, options, stdout);
+	if (err == -EPIPE)
+		err = 0;
+	else if (err)
+		log__error(NULL, "cannot print the report: %s", strerror(-err));
+	else if (why)
+		log__info("%s", why);
+out:
+	free(why);
+	return err;
 }
 
 int cmd_report(int argc, char **argv)
@@ -308,11 +360,7 @@ int cmd_report(int argc, char **argv)
 	err = job ? input__read(arguments.file, add_record_to_report, job) : -ENOMEM;
 	if (err)
 		goto out;
-	err = print__report(report__find(arguments.report), job, &arguments.options, stdout);
-	if (err == -EPIPE)
-		err = 0;
-	else if (err)
-		log__error(NULL, "cannot print the report: %s", strerror(-err));
+	err = print_chosen(&arguments, job);
 out:
 	job__free(job);
 	return log__exit_code(err);

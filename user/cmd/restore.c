@@ -16,23 +16,28 @@
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
 #include "user/cmd/pids.h"
+#include "user/cmd/trainings.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
 #include "user/proc/breakpoints.h"
 #include "user/proc/proc.h"
 #include "user/report/common.h"
 #include "user/report/table.h"
+#include "user/report/text.h"
 #include "user/session/guardian_words.h"
 
 struct restore_args {
 	struct pids pids; /* none: all processes */
-	bool dry_run, json;
+	bool dry_run, json, csv;
 };
+
+enum { OPT_CSV = 256 };
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "only what was left in these processes; may be given several times", 0},
 	{"dry-run", 'n', NULL, 0, "list what was left, and change nothing", 0},
 	{"json", 'j', NULL, 0, "print one JSON object", 0},
+	{"csv", OPT_CSV, NULL, 0, "print CSV, a row for each process and file, with the keys of the JSON", 0},
 	{0},
 };
 
@@ -49,6 +54,13 @@ static error_t parse_restore(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'j':
 		args->json = true;
+		return 0;
+	case OPT_CSV:
+		args->csv = true;
+		return 0;
+	case ARGP_KEY_END:
+		if (args->json && args->csv)
+			argp_error(state, "either --json or --csv");
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "restore takes no argument but -p PID");
@@ -322,23 +334,19 @@ static const char *why_left(const struct restored_process *p, size_t left, int e
 	return "the kernel refuses to remove them";
 }
 
-static int add_file(struct restoration *r, struct table *table, const struct restored_process *p,
-		    const struct breakpoint_file *file, const struct breakpoints *now)
+/* left: of the breakpoints of the file; why: NULL: none, or nothing was to be removed. */
+static int add_file_row(struct table *table, bool removes, pid_t pid, const struct breakpoint_file *file, size_t left,
+			const char *why)
 {
-	const struct removal *removal = p->traced ? NULL : find_removal(r, file);
-	size_t left = count_left(file, now);
-	int err = removal ? removal->err : 0;
-	const char *why = r->args->dry_run ? NULL : why_left(p, left, err);
-	bool removes = !r->args->dry_run;
 	char *last = NULL;
+	int err;
 
-	r->failed = r->failed || (left && err);
 	if (asprintf(&last, "%s%s%s%s", file->file.path, why ? " (" : "", why ?: "", why ? ")" : "") < 0)
 		return -ENOMEM;
 	err = TABLE_ADD(
 		table,
 		((const struct cell[]){
-			cell__new("pid", 1, "PID", 8, 0, json_integer(p->pid)),
+			cell__new("pid", 1, "PID", 8, 0, json_integer(pid)),
 			cell__new("found", 2, "FOUND", 8, 0, json_integer(file->cnt)),
 			cell__if(removes, cell__new("removed", 3, "REMOVED", 8, 0, json_integer(file->cnt - left))),
 			cell__if(removes, cell__new("left", 4, "LEFT", 8, 0, json_integer(left))),
@@ -348,6 +356,18 @@ static int add_file(struct restoration *r, struct table *table, const struct res
 		}));
 	free(last);
 	return err;
+}
+
+static int add_file(struct restoration *r, struct table *table, const struct restored_process *p,
+		    const struct breakpoint_file *file, const struct breakpoints *now)
+{
+	const struct removal *removal = p->traced ? NULL : find_removal(r, file);
+	size_t left = count_left(file, now);
+	int err = removal ? removal->err : 0;
+	const char *why = r->args->dry_run ? NULL : why_left(p, left, err);
+
+	r->failed = r->failed || (left && err);
+	return add_file_row(table, !r->args->dry_run, p->pid, file, left, why);
 }
 
 /* A row for each process and file. */
@@ -370,21 +390,37 @@ static int add_found(struct restoration *r, struct table *table)
 	return err;
 }
 
-static int print_restored_json(struct restoration *r)
+/* A row with the keys of all. NULL: no memory. */
+static json_t *blank_file(bool removes)
 {
+	const struct breakpoint_file none = {.file.path = ""};
+	json_t *list = json_array();
+	struct table table = {.list = list};
+
+	return common__json_first(list, add_file_row(&table, removes, 0, &none, 0, NULL));
+}
+
+static int print_restored_data(struct restoration *r)
+{
+	static const char *const path[] = {"files", NULL};
 	json_t *object = json_pack("{s:s, s:s, s:b, s:I, s:I, s:I}", "report", "restore", "stepflame",
 				   STEPFLAME_VERSION, "dry_run", r->args->dry_run, "searched", (json_int_t)r->searched,
 				   "hidden", (json_int_t)r->hidden, "words", (json_int_t)r->words);
 	struct table table = table__json(object, "files");
 
-	return common__print_json(common__json_unless_failed(object, add_found(r, &table)), stdout);
+	object = common__json_unless_failed(object, add_found(r, &table));
+	if (r->args->csv)
+		return common__print_csv(object, path, blank_file(!r->args->dry_run), stdout);
+	return common__print_json(object, stdout);
 }
 
 static int print_restored(struct restoration *r)
 {
 	struct table table = {.out = stdout, .gap = "  ", .unknown = "-", .rules = RULES_NONE};
-	int err = add_found(r, &table);
+	int err;
 
+	text__use_terminal(STDOUT_FILENO);
+	err = add_found(r, &table);
 	if (!err && !table.row_cnt && !r->words)
 		log__info("nothing was left: no breakpoint in %zu process%s, and no word of --exact", r->searched,
 			  r->searched == 1 ? "" : "es");
@@ -419,11 +455,8 @@ int cmd_restore(int argc, char **argv)
 			err = remove_breakpoints(&r);
 	}
 	if (!err)
-		err = args.json ? print_restored_json(&r) : print_restored(&r);
-	if (r.hidden)
-		log__warn("run stepflame restore as root (sudo) to search them too",
-			  "stepflame may not examine %zu process%s of other users", r.hidden,
-			  r.hidden == 1 ? "" : "es");
+		err = args.json || args.csv ? print_restored_data(&r) : print_restored(&r);
+	trainings__warn_of_hidden(r.hidden);
 	for (size_t i = 0; i < r.cnt; i++)
 		breakpoints__release(&r.processes[i].found);
 	free(r.processes);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "user/cmd/trainings.h"
 #include "user/lib/log.h"
@@ -95,7 +96,7 @@ static int refuse_none(const struct trainings *t, const char *job, const char *v
 			 strcmp(verb, "record") ? "" : ", or start one with: stepflame record -- CMD");
 		log__error(fix, "there is nothing to %s: no process with torch or JAX is running here", verb);
 	}
-	trainings__warn_of_hidden(t);
+	trainings__warn_of_hidden(t->hidden);
 	return SF_EXIT_TARGET;
 }
 
@@ -105,6 +106,7 @@ static int refuse_several(const struct trainings *t, const char *verb)
 
 	snprintf(fix, sizeof(fix), "say which: stepflame %s -p PID, or --job NAME; or --all of them", verb);
 	log__error(fix, "%zu training jobs are running here", trainings__job_cnt(t));
+	text__use_terminal(STDERR_FILENO);
 	for (size_t job = 0; job < t->cnt; job++) {
 		struct pids pids = {.cnt = 0};
 		char text[256], name[64];
@@ -114,9 +116,9 @@ static int refuse_several(const struct trainings *t, const char *verb)
 			continue;
 		describe(t, &pids, text, sizeof(text));
 		training__job_name(find_training(t, pids.pid[0]), name, sizeof(name));
-		text__line(stderr, "  %s%s%s", text, name[0] ? ", job " : "", name);
+		text__wrapped(stderr, 4, "  %s%s%s", text, name[0] ? ", job " : "", name);
 	}
-	trainings__warn_of_hidden(t);
+	trainings__warn_of_hidden(t->hidden);
 	return SF_EXIT_USAGE;
 }
 
@@ -146,7 +148,7 @@ static int choose(const struct trainings *t, struct targets *targets, const char
 		log__info("%s %s, the only training job %s", doing, text, t->hidden ? "that it may examine" : "here");
 	else
 		log__info("%s %s", doing, text);
-	trainings__warn_of_hidden(t);
+	trainings__warn_of_hidden(t->hidden);
 	return SF_EXIT_OK;
 }
 

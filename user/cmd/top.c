@@ -33,13 +33,13 @@
 #define STACKS_KEPT   32768 /* as many as the kernel remembers */
 #define LIMIT         20
 
-enum { OPT_ONCE = 0x100, OPT_ACTION, OPT_CHILDREN, OPT_VIEW, OPT_LIMIT };
+enum { OPT_ONCE = 0x100, OPT_ACTION, OPT_CHILDREN, OPT_VIEW, OPT_LIMIT, OPT_CSV };
 
 struct top_args {
 	struct targets targets;
 	const char *actions[ACTIONS_MAX];
 	struct session_options session;
-	bool batch, json;
+	bool batch, json, csv;
 	uint64_t iterations; /* 0: until the end */
 	enum top_view view;  /* TOP__VIEWS: not given */
 	size_t limit;
@@ -52,10 +52,12 @@ static const struct argp_option options[] = {
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 99; 0: neither)", 0},
 	{"batch", 'b', NULL, 0, "print each picture as text (the default where there is no terminal)", 0},
 	{"json", 'j', NULL, 0, "the same, each as a line of JSON", 0},
+	{"csv", OPT_CSV, NULL, 0, "the same, as CSV: the rows of one view, each with the time of its picture", 0},
 	{"iterations", 'n', "N", 0, "end after N pictures", 0},
 	{"once", OPT_ONCE, NULL, 0, "the same as --batch --iterations=1", 0},
 	{"view", OPT_VIEW, "VIEW", 0,
-	 "begin with actions (default), functions, waits, threads or steps; as text, print only that view", 0},
+	 "begin with actions (default), functions, waits, threads, steps or processes; as text, print only that view",
+	 0},
 	{"limit", OPT_LIMIT, "N", 0, "print at most N rows of each table (default 20; 0: all)", 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
 	 "time calls of a function as an action, as record does", 0},
@@ -79,7 +81,7 @@ static enum top_view parse_view(struct argp_state *state, const char *text)
 	for (int i = 0; i < TOP__VIEWS; i++)
 		if (!strcmp(top_views[i].name, text))
 			return i;
-	argp_error(state, "--view is actions, functions, waits, threads or steps, not '%s'", text);
+	argp_error(state, "--view is actions, functions, waits, threads, steps or processes, not '%s'", text);
 	return TOP__VIEWS;
 }
 
@@ -101,6 +103,9 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'j':
 		args->batch = args->json = true;
+		return 0;
+	case OPT_CSV:
+		args->batch = args->csv = true;
 		return 0;
 	case 'n':
 		args->iterations = parse_number(state, arg, "-n");
@@ -125,6 +130,8 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
 		argp_error(state, "top takes no argument '%s': for a process give -p PID, for a job --job NAME", arg);
 		return 0;
 	case ARGP_KEY_END:
+		if (args->json && args->csv)
+			argp_error(state, "either --json or --csv");
 		targets__check(state, &args->targets);
 		return 0;
 	default:
@@ -136,12 +143,18 @@ const struct argp cmd_top_argp = {
 	.options = options,
 	.parser = parse_top,
 	.args_doc = "[-p PID | --job NAME | --all]",
-	.doc = "Watch a running training job: its actions, functions, waits, threads and steps, as they are now. "
-	       "Without "
-	       "a target it is the only training job of this host, or an error where several run.\v"
+	.doc = "Watch a running training job: its actions, functions, waits, threads, steps and processes, as they are "
+	       "now. "
+	       "Without a target it is the only training job of this host, or an error where several run.\v"
 	       "q or Ctrl-C ends it, h explains the keys. stepflame never stops or signals the job. If stdout is not a "
 	       "terminal, top prints one picture as text after one interval; --batch prints one each interval.",
 };
+
+void cmd_top__put_words(const char *option, FILE *out)
+{
+	for (int i = 0; i < TOP__VIEWS && !strcmp(option, "view"); i++)
+		fprintf(out, " %s", top_views[i].name);
+}
 
 static volatile sig_atomic_t interrupted;
 
@@ -159,7 +172,8 @@ struct live_view {
 	struct top_state state;
 	struct screen *screen;  /* NULL: text on stdout */
 	struct top_frame frame; /* the last frame, or while paused the frame on display */
-	bool due;               /* a snapshot has come */
+	struct csv csv;
+	bool due; /* a snapshot has come */
 	uint64_t frames;
 };
 
@@ -182,6 +196,8 @@ static int print_batch(struct live_view *live)
 	const struct top_line *all;
 	int err;
 
+	if (live->args->csv)
+		return top_json__csv(&live->frame, live->state.view, live->args->limit, &live->csv);
 	if (live->args->json)
 		return top_json__print(&live->frame, live->state.view, live->args->limit, stdout);
 	err = top_lines__batch(&live->frame, &live->state, live->args->limit, &lines);
@@ -317,7 +333,7 @@ int cmd_top(int argc, char **argv)
 	struct top_args args = {.session = {.frequency = FREQUENCY, .live_ns = INTERVAL_NS, .usage = true},
 				.view = TOP__VIEWS,
 				.limit = LIMIT};
-	struct live_view live = {.args = &args};
+	struct live_view live = {.args = &args, .csv.out = stdout};
 	int err;
 
 	args.session.actions = args.actions;
@@ -328,14 +344,18 @@ int cmd_top(int argc, char **argv)
 		args.iterations = args.iterations ?: 1;
 	}
 	top_state__init(&live.state);
+	text__use_terminal(STDOUT_FILENO);
+	if (args.batch && text__columns() != SIZE_MAX)
+		live.state.width = (int)text__columns();
 	live.state.utf8 = text__utf8();
-	live.state.view = args.view == TOP__VIEWS && !args.batch ? TOP_ACTIONS : args.view;
+	live.state.view = args.view == TOP__VIEWS && (args.csv || !args.batch) ? TOP_ACTIONS : args.view;
 	catch_signals();
 	live.job = job__new();
 	live.top = top__new();
 	err = live.job && live.top ? session__new(&args.session, record_to_job, &live, &live.session) : -ENOMEM;
 	err = err ?: watch_live(&live);
 	session__free(live.session);
+	csv__release(&live.csv);
 	usage__free(&live.usage);
 	top_frame__release(&live.frame);
 	top__free(live.top);

@@ -122,20 +122,20 @@ void trainings__release(struct trainings *t)
 	free(t->items);
 }
 
-void trainings__warn_of_hidden(const struct trainings *t)
+void trainings__warn_of_hidden(size_t hidden)
 {
-	const char *es = t->hidden == 1 ? "" : "es";
+	const char *es = hidden == 1 ? "" : "es";
 
-	if (!t->hidden)
+	if (!hidden)
 		return;
 	if (capabilities__held() & CAPABILITY(CAP_SYS_PTRACE))
-		log__warn("to see them too, run it where they were started, not in a container or user namespace "
-			  "beside it; stepflame doctor says what restricts it",
-			  "stepflame may not examine %zu process%s", t->hidden, es);
+		log__warn("to include hidden processes, run stepflame on the host, not in a container or user "
+			  "namespace; stepflame doctor says what restricts it",
+			  "stepflame may not examine %zu process%s", hidden, es);
 	else
-		log__warn("to see them too, run it as root (sudo), or with CAP_SYS_PTRACE",
-			  "stepflame may not examine %zu process%s of other users: CAP_SYS_PTRACE is missing",
-			  t->hidden, es);
+		log__warn("to include hidden processes, run stepflame as root (sudo), or with CAP_SYS_PTRACE",
+			  "stepflame may not examine %zu process%s of other users: CAP_SYS_PTRACE is missing", hidden,
+			  es);
 }
 
 /* ---- what belongs together ---- */

@@ -63,7 +63,7 @@ const char *training__job_name(const struct training *training, char *name, size
 int trainings__select(const struct trainings *t, const char *name, struct pids *pids);
 
 /* Says on stderr how many processes are hidden, why, and what to do; nothing where none is. */
-void trainings__warn_of_hidden(const struct trainings *t);
+void trainings__warn_of_hidden(size_t hidden);
 
 /* Counts the jobs that have a target. */
 size_t trainings__job_cnt(const struct trainings *t);

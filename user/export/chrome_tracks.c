@@ -100,7 +100,10 @@ static int put_counters(struct chrome *c, const struct track *track)
 
 		chrome__put_event(c, "C", export__track_category(track->kind), name, shown_pid(track), shown_tid(track),
 				  event->start_ns);
-		fprintf(c->out, ", \"args\": {\"value\": %" PRId64 "}}", event->value);
+		if (track__is_curve(track))
+			fprintf(c->out, ", \"args\": {\"value\": %.15g}}", event->real);
+		else
+			fprintf(c->out, ", \"args\": {\"value\": %" PRId64 "}}", event->value);
 	}
 	free(title);
 	free(name);

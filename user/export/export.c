@@ -169,13 +169,12 @@ bool export__is_in_timeline(const struct timeline *timeline, uint32_t pid)
 const char *export__track_category(enum track_kind kind)
 {
 	static const char *const names[] = {
-		[TRACK_STEPS] = "step",           [TRACK_GC] = "gc",         [TRACK_LOADER] = "dataloader",
-		[TRACK_WORKER] = "dataloader",    [TRACK_WAITS] = "wait",    [TRACK_SAMPLES] = "cpu_sample",
-		[TRACK_MEMORY] = "memory",        [TRACK_DEVICE] = "memory", [TRACK_GPU_BUSY] = "gpu_usage",
-		[TRACK_GPU_MEMORY] = "gpu_usage",
+		[TRACK_STEPS] = "step",        [TRACK_GC] = "gc",         [TRACK_LOADER] = "dataloader",
+		[TRACK_WORKER] = "dataloader", [TRACK_WAITS] = "wait",    [TRACK_SAMPLES] = "cpu_sample",
+		[TRACK_MEMORY] = "memory",     [TRACK_DEVICE] = "memory",
 	};
 
-	return names[kind];
+	return kind >= TRACK_CURVES + CURVE_GPU_BUSY ? "gpu_usage" : kind >= TRACK_CURVES ? "resources" : names[kind];
 }
 
 char *export__tensorboard_path(const struct job *job, size_t target, const char *folder)

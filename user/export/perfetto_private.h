@@ -30,7 +30,7 @@ enum descriptor_field {
 	DESCRIPTOR_PARENT = 5,
 	DESCRIPTOR_COUNTER = 8,
 };
-enum { COUNTER_UNIT = 3, UNIT_COUNT = 2, UNIT_BYTES = 3 };
+enum { COUNTER_UNIT = 3, COUNTER_UNIT_NAME = 6, UNIT_BYTES = 3 };
 enum process_field { PROCESS_PID = 1, PROCESS_NAME = 6 };
 enum thread_field { THREAD_PID = 1, THREAD_TID = 2, THREAD_NAME = 5 };
 enum event_field {
@@ -41,6 +41,7 @@ enum event_field {
 	EVENT_CATEGORIES = 22,
 	EVENT_NAME = 23,
 	EVENT_COUNTER_VALUE = 30,
+	EVENT_DOUBLE_COUNTER_VALUE = 44,
 	EVENT_FLOW_IDS = 47,
 	EVENT_TERMINATING_FLOW_IDS = 48,
 };

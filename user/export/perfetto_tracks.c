@@ -38,7 +38,10 @@ static int put_descriptor(const struct sequence *s)
 		proto__int(packet, DESCRIPTOR_PARENT, perfetto__process_uuid(s->track->pid));
 	if (track__is_counter(s->track)) {
 		counter = proto__begin(packet, DESCRIPTOR_COUNTER);
-		proto__int(packet, COUNTER_UNIT, s->track->kind == TRACK_GPU_BUSY ? UNIT_COUNT : UNIT_BYTES);
+		if (!strcmp(track__unit(s->track), "bytes"))
+			proto__int(packet, COUNTER_UNIT, UNIT_BYTES);
+		else
+			proto__text(packet, COUNTER_UNIT_NAME, track__unit(s->track));
 		proto__end(packet, counter);
 	}
 	proto__end(packet, descriptor);
@@ -175,8 +178,14 @@ static int put_event(const struct sequence *s, const struct track_event *event)
 static int put_counter(const struct sequence *s, const struct track_event *event)
 {
 	size_t begun, message = begin_event(s, event->start_ns, COUNTER, &begun);
+	uint64_t bits;
 
-	proto__int(&s->p->packet, EVENT_COUNTER_VALUE, event->value);
+	if (track__is_curve(s->track)) {
+		memcpy(&bits, &event->real, sizeof(bits));
+		proto__fixed64(&s->p->packet, EVENT_DOUBLE_COUNTER_VALUE, bits);
+	} else {
+		proto__int(&s->p->packet, EVENT_COUNTER_VALUE, event->value);
+	}
 	proto__end(&s->p->packet, message);
 	return perfetto__end_packet(s->p, begun);
 }

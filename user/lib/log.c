@@ -5,8 +5,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "user/lib/columns.h"
 #include "user/lib/utf8.h"
+
+#define FURTHER_LINES 2 /* columns by which those of a message are indented */
 
 int log__exit_code(int err)
 {
@@ -25,17 +30,26 @@ int log__exit_code(int err)
 	}
 }
 
+static void print_text(const char *who, const char *prefix, const char *text, size_t width, size_t hang)
+{
+	char *shown = utf8__escape(text), *line = NULL;
+
+	if (shown && asprintf(&line, "%s%s%s", who, prefix, shown) < 0)
+		line = NULL;
+	columns__print(stderr, line ?: "stepflame: out of memory", width, hang);
+	free(line);
+	free(shown);
+}
+
 static void print_message(const char *prefix, const char *fix, const char *fmt, va_list ap)
 {
-	char text[2048], *shown, *shown_fix = fix ? utf8__escape(fix) : NULL;
+	size_t width = columns__of_terminal(STDERR_FILENO);
+	char text[2048];
 
 	vsnprintf(text, sizeof(text), fmt, ap);
-	shown = utf8__escape(text);
-	fprintf(stderr, "stepflame: %s%s\n", prefix, shown ?: "out of memory");
-	if (shown_fix)
-		fprintf(stderr, "  fix: %s\n", shown_fix);
-	free(shown_fix);
-	free(shown);
+	print_text("stepflame: ", prefix, text, width, FURTHER_LINES);
+	if (fix)
+		print_text("  fix: ", "", fix, width, strlen("  fix: "));
 }
 
 #define PRINT(prefix, fix)                               \

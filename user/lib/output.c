@@ -357,8 +357,11 @@ void output__release(struct output *out)
 
 void output__explain(const char *path, const struct output *out, int err)
 {
-	log__error("choose another file with -o FILE, in a folder of your own", "cannot write %s: %s",
-		   output__name(path), out->refused ?: strerror(-err));
+	bool full = !out->refused && (err == -ENOSPC || err == -EDQUOT);
+
+	log__error(full ? "free some space, or choose another file with -o FILE"
+			: "choose another file with -o FILE, in a folder of your own",
+		   "cannot write %s: %s", output__name(path), out->refused ?: strerror(-err));
 }
 
 /* ---- for people ---- */

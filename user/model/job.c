@@ -28,6 +28,7 @@
 #include "user/model/stacks.h"
 #include "user/recording/descriptors.h"
 #include "user/recording/dropped_steps.h"
+#include "user/recording/step_blocks.h"
 
 struct dropped_row {
 	struct dropped_key {
@@ -316,7 +317,15 @@ static int job__add_gpu(struct job *job, const struct rec_hdr *record)
 
 static int job__add_resources(struct job *job, const struct rec_hdr *record)
 {
-	return resources__add(&job->resources, (const void *)record);
+	return resources__add(&job->resources, record);
+}
+
+/* Of what the reader unpacks, it passes on only what is not sound. */
+static int job__add_malformed(struct job *job, const struct rec_hdr *record)
+{
+	(void)record;
+	job->malformed++;
+	return 0;
 }
 
 #define job__add_nothing NULL
@@ -328,10 +337,7 @@ static int (*const readers[])(struct job *job, const struct rec_hdr *record) = {
 #undef X
 };
 
-/*
- * A record may be longer than its struct, since a later version may extend it at the end, but not
- * shorter.
- */
+/* A record may be longer than its struct, since a later version may extend it, but not shorter. */
 int job__add(struct job *job, const struct rec_hdr *record)
 {
 	const struct record_descriptor *descriptor = record_descriptor__of(record->type);
@@ -524,9 +530,9 @@ const struct rec_step *job__boundaries(const struct job *job, size_t *cnt)
 	return job->boundaries.items;
 }
 
-const struct rec_resources *job__resources(struct job *job, size_t *cnt)
+struct resources *job__resources(struct job *job)
 {
-	return resources__samples(&job->resources, cnt);
+	return &job->resources;
 }
 
 const struct rec_proc *job__exit(const struct job *job, uint32_t pid)
@@ -538,7 +544,7 @@ void job__forget_samples(struct job *job)
 {
 	samples__forget(&job->samples);
 	gpu__forget(&job->gpu);
-	job->resources.samples.cnt = 0;
+	resources__forget(&job->resources);
 	job->boundaries.cnt = 0;
 }
 

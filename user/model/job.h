@@ -18,7 +18,7 @@
 
 struct job;
 struct rec_dropped_steps;
-struct rec_resources;
+struct resources;
 struct gpu;
 struct op_group;
 struct io;
@@ -86,8 +86,7 @@ const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt);
 const struct io *job__io(const struct job *job);
 /* See gpu.h. Already joined; valid until the next record. NULL: no memory. */
 const struct gpu *job__gpu(struct job *job);
-/* See resources.h. Valid until the next record. */
-const struct rec_resources *job__resources(struct job *job, size_t *cnt);
+struct resources *job__resources(struct job *job); /* see resources.h */
 /*
  * See stacks.h and samples.h. Valid until the next record. job__samples returns NULL when there is
  * no memory.

@@ -4,36 +4,98 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int resources__add(struct resources *resources, const struct rec_resources *record)
-{
-	struct rec_resources *sample = array__add(&resources->samples, sizeof(*sample));
+#include "user/lib/compare.h"
 
-	if (!sample)
-		return -ENOMEM;
-	*sample = *record;
-	resources->sorted = false;
-	return 0;
+struct limits {
+	uint64_t pid;
+	struct rec_limits record;
+};
+
+const struct rec_limits *resources__limits(const struct resources *resources, uint32_t pid)
+{
+	const uint64_t key = pid;
+	const struct limits *limits = MAP_FIND(&resources->limits, struct limits, &key);
+
+	return limits ? &limits->record : NULL;
 }
 
-static int compare(const void *a, const void *b)
+static int add_limits(struct resources *resources, const struct rec_limits *record)
+{
+	const uint64_t key = record->pid;
+	struct limits *limits = MAP_ADD(&resources->limits, struct limits, &key);
+
+	if (limits)
+		limits->record = *record;
+	return limits ? 0 : -ENOMEM;
+}
+
+int resources__add(struct resources *resources, const struct rec_hdr *record)
+{
+	struct rec_resources *sample;
+	struct rec_machine *machine;
+
+	if (record->type == REC_LIMITS)
+		return add_limits(resources, (const void *)record);
+	resources->sorted = false;
+	if (record->type == REC_MACHINE) {
+		machine = array__add(&resources->machines, sizeof(*machine));
+		if (machine)
+			*machine = *(const struct rec_machine *)record;
+		return machine ? 0 : -ENOMEM;
+	}
+	sample = array__add(&resources->samples, sizeof(*sample));
+	if (sample)
+		*sample = *(const struct rec_resources *)record;
+	return sample ? 0 : -ENOMEM;
+}
+
+static int compare_samples(const void *a, const void *b)
 {
 	const struct rec_resources *x = a, *y = b;
 
-	if (x->pid != y->pid)
-		return (x->pid > y->pid) - (x->pid < y->pid);
-	return (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
+	return COMPARE(x->pid, y->pid) ?: COMPARE(x->time_ns, y->time_ns);
+}
+
+static int compare_machines(const void *a, const void *b)
+{
+	const struct rec_machine *x = a, *y = b;
+
+	return COMPARE(x->pid, y->pid) ?: COMPARE(x->time_ns, y->time_ns);
+}
+
+static void sort(struct resources *resources)
+{
+	struct array *samples = &resources->samples, *machines = &resources->machines;
+
+	if (!resources->sorted && samples->cnt)
+		qsort(samples->items, samples->cnt, sizeof(struct rec_resources), compare_samples);
+	if (!resources->sorted && machines->cnt)
+		qsort(machines->items, machines->cnt, sizeof(struct rec_machine), compare_machines);
+	resources->sorted = true;
 }
 
 const struct rec_resources *resources__samples(struct resources *resources, size_t *cnt)
 {
+	sort(resources);
 	*cnt = resources->samples.cnt;
-	if (!resources->sorted && *cnt)
-		qsort(resources->samples.items, *cnt, sizeof(struct rec_resources), compare);
-	resources->sorted = true;
 	return resources->samples.items;
+}
+
+const struct rec_machine *resources__machines(struct resources *resources, size_t *cnt)
+{
+	sort(resources);
+	*cnt = resources->machines.cnt;
+	return resources->machines.items;
+}
+
+void resources__forget(struct resources *resources)
+{
+	resources->samples.cnt = resources->machines.cnt = 0;
 }
 
 void resources__free(struct resources *resources)
 {
 	free(resources->samples.items);
+	free(resources->machines.items);
+	map__free(&resources->limits);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What processes used: takes REC_RESOURCES, and returns them in order. Part of the job (job.h), which
- * owns it: job__resources.
+ * What processes and their machines used: takes REC_RESOURCES, REC_MACHINE and REC_LIMITS, and returns
+ * them in order. Part of the job (job.h), which owns it: job__resources. Pointers are valid until the
+ * next record.
  */
 #ifndef STEPFLAME_USER_MODEL_RESOURCES_H
 #define STEPFLAME_USER_MODEL_RESOURCES_H
@@ -10,17 +11,24 @@
 #include <stddef.h>
 
 #include "include/resource_records.h"
-#include "user/lib/array.h"
+#include "user/lib/map.h"
 
 struct resources {
-	struct array samples; /* struct rec_resources */
+	struct array samples;  /* struct rec_resources */
+	struct array machines; /* struct rec_machine */
+	struct map limits;     /* the last REC_LIMITS by pid */
 	bool sorted;
 };
 
 /* Takes one record; the caller has checked its size. 0 or -ENOMEM. */
-int resources__add(struct resources *resources, const struct rec_resources *record);
-/* Sorted by pid and time; valid until the next record. NULL only with *cnt == 0. */
+int resources__add(struct resources *resources, const struct rec_hdr *record);
+/* Sorted by pid and time. NULL only with *cnt == 0. */
 const struct rec_resources *resources__samples(struct resources *resources, size_t *cnt);
+const struct rec_machine *resources__machines(struct resources *resources, size_t *cnt);
+/* NULL: not known. */
+const struct rec_limits *resources__limits(const struct resources *resources, uint32_t pid);
+/* Drops the samples. */
+void resources__forget(struct resources *resources);
 void resources__free(struct resources *resources);
 
 #endif

@@ -7,11 +7,15 @@
 #include <stdlib.h>
 
 #include "user/analysis/flame.h"
+#include "user/analysis/lanes.h"
+#include "user/analysis/use_curves.h"
 
 #define PAGE_RECORDINGS 2
 
 struct page {
 	const struct flame *flame;
+	const struct lanes *lanes;
+	const struct use_curves *uses;
 	struct flame_choice choice; /* what the page shows first */
 	uint32_t recording_cnt;
 	struct page_recording {

@@ -218,6 +218,67 @@ static void packer__put_thread(struct packer *packer, const struct flame_thread 
 	PUT_COLUMN(packer, rows, thread->rows.cnt, node);
 }
 
+/* Times in nanoseconds: most work of a GPU takes some microseconds. */
+static void packer__put_lane(struct packer *packer, const struct lane *lane)
+{
+	const struct lane_span *spans = lane->spans.items;
+	uint64_t end_ns = 0;
+
+	packer__put_number(packer, lane->recording);
+	packer__put_number(packer, lane->kind);
+	packer__put_number(packer, lane->pid);
+	packer__put_number(packer, lane->tid);
+	packer__put_number(packer, lane->device);
+	packer__put_number(packer, lane->context);
+	packer__put_number(packer, lane->stream);
+	packer__put_number(packer, lane->spans.cnt);
+	for (size_t i = 0; i < lane->spans.cnt; i++) {
+		packer__put_difference(packer, spans[i].start_ns, &end_ns);
+		end_ns = bound_number(spans[i].start_ns + spans[i].duration_ns);
+	}
+	PUT_COLUMN(packer, spans, lane->spans.cnt, duration_ns);
+	for (size_t i = 0; i < lane->spans.cnt; i++)
+		packer__put_number(packer, spans[i].duration_ns - spans[i].busy_ns);
+	PUT_COLUMN(packer, spans, lane->spans.cnt, cnt);
+	PUT_COLUMN(packer, spans, lane->spans.cnt, what);
+}
+
+static void packer__put_lanes(struct packer *packer, const struct lanes *lanes)
+{
+	size_t text_cnt, cnt;
+	char *const *texts = lanes__texts(lanes, &text_cnt);
+	const struct lane *all = lanes__all(lanes, &cnt);
+
+	packer__put_number(packer, text_cnt);
+	for (size_t i = 0; i < text_cnt; i++)
+		packer__put_text(packer, texts[i]);
+	packer__put_number(packer, cnt);
+	for (size_t i = 0; i < cnt; i++)
+		packer__put_lane(packer, &all[i]);
+}
+
+static void packer__put_uses(struct packer *packer, const struct use_curves *uses)
+{
+	size_t cnt;
+	const struct use_curve *all = use_curves__all(uses, &cnt);
+
+	packer__put_number(packer, cnt);
+	for (size_t i = 0; i < cnt; i++) {
+		const struct use_point *points = all[i].points.items;
+		uint64_t time_us = 0, value = 0;
+
+		packer__put_number(packer, all[i].recording);
+		packer__put_number(packer, all[i].kind);
+		packer__put_number(packer, all[i].pid);
+		packer__put_number(packer, all[i].device);
+		packer__put_number(packer, all[i].points.cnt);
+		for (size_t p = 0; p < all[i].points.cnt; p++)
+			packer__put_difference(packer, points[p].time_ns / 1000, &time_us);
+		for (size_t p = 0; p < all[i].points.cnt; p++)
+			packer__put_difference(packer, points[p].value, &value);
+	}
+}
+
 static void packer__put_all(struct packer *packer, const struct page *page, const char *head)
 {
 	size_t track_cnt, thread_cnt;
@@ -232,6 +293,8 @@ static void packer__put_all(struct packer *packer, const struct page *page, cons
 	packer__put_number(packer, thread_cnt);
 	for (size_t i = 0; i < thread_cnt; i++)
 		packer__put_thread(packer, &threads[i]);
+	packer__put_lanes(packer, page->lanes);
+	packer__put_uses(packer, page->uses);
 }
 
 int page_data__write(const struct page *page, FILE *out)

@@ -111,6 +111,36 @@ function readThread(reader) {
   return thread;
 }
 
+/* Times in microseconds; reach: until when what came so far lasts. */
+function readLane(reader) {
+  const lane = {recording: reader.number(), kind: reader.number(), pid: reader.number(), tid: reader.number(), device: reader.number(), context: reader.number(), stream: reader.number()};
+  const count = (lane.count = reader.number());
+  const gaps = Array.from({length: count}, () => reader.signed());
+  const durations = reader.column(count, Float64Array);
+  for (const name of ['from', 'to', 'reach', 'busy']) lane[name] = new Float64Array(count);
+  for (let i = 0, end = 0, reach = 0; i < count; i++) {
+    lane.from[i] = (end + gaps[i]) / 1000;
+    end += gaps[i] + durations[i];
+    lane.to[i] = end / 1000;
+    lane.reach[i] = reach = Math.max(reach, lane.to[i]);
+    lane.busy[i] = (durations[i] - reader.number()) / 1000;
+  }
+  lane.merged = reader.column(count, Uint32Array);
+  lane.what = reader.column(count, Uint32Array);
+  return lane;
+}
+
+/* Times in microseconds; a value holds until the next one. */
+function readUse(reader) {
+  const use = {recording: reader.number(), kind: reader.number(), pid: reader.number(), device: reader.number()};
+  use.count = reader.number();
+  for (const name of ['time', 'value']) {
+    use[name] = new Float64Array(use.count);
+    for (let i = 0, at = 0; i < use.count; i++) use[name][i] = at += reader.signed();
+  }
+  return use;
+}
+
 /* The interpreter's own code counts as Python. */
 const INTERPRETER = /\((lib)?python[\w.]*\)$/;
 
@@ -137,6 +167,9 @@ async function readData(base64) {
   const data = {head, ...readTree(reader)};
   data.tracks = Array.from({length: reader.number()}, () => readTrack(reader, head.phases.length));
   data.threads = Array.from({length: reader.number()}, () => readThread(reader));
+  data.laneTexts = Array.from({length: reader.number()}, () => visible(reader.text()));
+  data.lanes = Array.from({length: reader.number()}, () => readLane(reader));
+  data.uses = Array.from({length: reader.number()}, () => readUse(reader));
   derive(data);
   attachAnswers(data);
   return data;

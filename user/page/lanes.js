@@ -1,7 +1,8 @@
 /*
- * One step over time: a lane for each thread of which something is known in it. A bar is a wait,
- * whose begin and end were measured; a line is a sample, taken at that instant. Where nothing is
- * drawn, nothing is known: the thread ran between two samples, or its waits were too short.
+ * One step over time: a lane for each thread of which something is known in it, and the lanes of
+ * spans.js. A bar is a wait, a phase or work of a GPU, whose begin and end were measured; a line is
+ * a sample, taken at that instant. Where nothing is drawn, nothing is known: the thread ran between
+ * two samples, or its waits were too short.
  */
 
 const LANE = 40;
@@ -39,20 +40,24 @@ function itemsBetween(thread, start, end) {
 }
 
 /*
- * The threads of a step's recording: the one that makes the step; main threads of its workers; those
- * that make the steps of other ranks; all others. Last come those that only waited.
+ * Of a step's recording: its phases; the thread that makes it; streams of its process; main threads of
+ * its workers; what was used; threads that make the steps of other ranks, and streams of other processes; all
+ * others. Last come threads that only waited.
  */
 function lanesOf(data, track, step) {
   const at = data.tracks.indexOf(track);
   const [start, end] = [track.start[step], track.end[step]];
   const slept = ({items}) => items.length === 1 && items[0].wait && items[0].from <= start && items[0].to >= end;
-  const rank = ({thread}) => (thread.track === at && thread.steps ? 0 : thread.track === at && thread.pid !== track.pid && thread.pid === thread.tid ? 1 : thread.steps ? 2 : 3);
-  const order = (lane) => rank(lane) + (rank(lane) && slept(lane) ? 4 : 0);
-  return data.threads
+  const rank = ({thread}) => (thread.track === at && thread.steps ? 1 : thread.track === at && thread.pid !== track.pid && thread.pid === thread.tid ? 3 : thread.steps ? 4 : 5);
+  const rankOfSpans = ({kind, pid}) => (kind === PHASES ? 0 : pid === track.pid ? 2 : 4);
+  const order = (lane) => (lane.use ? 3.5 : lane.source ? rankOfSpans(lane.source) : rank(lane) + (rank(lane) > 1 && slept(lane) ? 5 : 0));
+  const of = (lane) => lane.thread ?? {pid: 0, ...lane.source, tid: Infinity};
+  const threads = data.threads
     .filter((t) => t.recording === track.recording && (t.track === at || t.steps))
     .map((thread) => ({thread, items: itemsBetween(thread, start, end)}))
-    .filter(({items}) => items.length)
-    .sort((x, y) => order(x) - order(y) || x.thread.pid - y.thread.pid || x.thread.tid - y.thread.tid);
+    .filter(({items}) => items.length);
+  /* Streams are in order already, and a sort keeps it. */
+  return [...threads, ...spanLanesOf(data, track, step), ...useLanesOf(data, track, step)].sort((x, y) => order(x) - order(y) || of(x).pid - of(y).pid || (of(x).tid === of(y).tid ? 0 : of(x).tid - of(y).tid));
 }
 
 class Lanes {
@@ -95,10 +100,10 @@ class Lanes {
   }
 
   /* An item's left edge and width, within the step. */
-  placeOf({from, to, wait}) {
+  placeOf({from, to, wait, lane}) {
     const scale = (this.space - 16) / this.took;
     const left = 8 + (Math.max(from, this.start) - this.start) * scale;
-    if (!wait) return [left - 1, 2];
+    if (!wait && lane.thread) return [left - 1, 2];
     return [left, Math.max(1, 8 + (Math.min(to, this.start + this.took) - this.start) * scale - left)];
   }
 
@@ -118,16 +123,19 @@ class Lanes {
     this.lanes.forEach((lane, i) => this.paintLane(pen, lane, left, top + AXIS + i * LANE));
   }
 
-  paintLane(pen, {thread, items}, left, top) {
+  paintLane(pen, lane, left, top) {
     const {colours} = this;
+    const {items} = lane;
     pen.globalAlpha = 1;
     pen.font = '11px ' + css('--font');
     pen.fillStyle = colours.dim;
     const fit = (text, room) => fitText(text, room, (shown) => pen.measureText(shown).width);
-    pen.fillText(fit(this.nameOf(thread), this.space - 16), left + 8, top + 7);
+    pen.fillText(fit(this.nameOf(lane), this.space - 16), left + 8, top + 7);
     pen.fillStyle = colours.line;
     pen.fillRect(left + 8, top + 16 + LANE_BAR, this.space - 16, 1);
     pen.font = '12px ' + css('--font');
+    if (lane.use) return paintUseRow(pen, lane.use, {left: left + 8, top: top + LANE - USE_ROW, width: this.space - 16, colours, timeAt: (x) => this.start + (x * this.took) / (this.space - 16)});
+    if (lane.source) return this.paintSpans(pen, lane, left, top + 16, fit);
     for (const item of items) {
       const [x, width] = this.placeOf(item);
       pen.fillStyle = colours.frame(item.wait ? 'wait' : this.kindOf(this.nodeOf(item)), 0);
@@ -140,7 +148,42 @@ class Lanes {
     }
   }
 
-  nameOf(thread) {
+  /* Bars narrower than a pixel share it: it is as high as the part of its time that they fill. */
+  paintSpans(pen, lane, left, top, fit) {
+    const {colours} = this;
+    const {source, items, gaps} = lane;
+    const filled = new Float64Array(Math.ceil(this.space) + 1);
+    const kind = source.kind === PHASES ? 'phase' : 'kernel';
+    for (const [from, to] of gaps) {
+      const [x, width] = this.placeOf({from, to, lane});
+      pen.fillStyle = colours.line;
+      pen.fillRect(left + x, top, width, LANE_BAR);
+      pen.fillStyle = colours.dim;
+      if (width > 90) pen.fillText('not recorded', left + x + 4, top + LANE_BAR / 2);
+    }
+    const scale = (this.space - 16) / this.took;
+    for (const item of items) {
+      const [x, width] = this.placeOf(item);
+      if ((item.to - item.from) * scale < 1) {
+        filled[Math.floor(x)] += source.busy[item.at] * scale;
+        continue;
+      }
+      pen.fillStyle = colours.frame(kind, (((source.what[item.at] * 3) % 5) / 4) * (kind === 'phase' ? -1 : 1));
+      pen.fillRect(left + x, top, Math.max(1, width - (width > 4 ? 1 : 0)), LANE_BAR);
+      pen.fillStyle = colours.text;
+      if (width > 40) pen.fillText(fit(this.textOf(item), width - 8), left + x + 4, top + LANE_BAR / 2);
+    }
+    pen.fillStyle = colours.frame(kind, 1);
+    filled.forEach((share, x) => {
+      const height = Math.min(1, share) * (LANE_BAR - 4) + 4;
+      if (share) pen.fillRect(left + x, top + LANE_BAR - height, 1, height);
+    });
+  }
+
+  nameOf(lane) {
+    const {thread} = lane;
+    if (lane.use) return useLaneName(lane.use, this.start, this.start + this.took);
+    if (lane.source) return spanLaneName(this.data, this.track, this.step, lane);
     const who = thread.track !== this.data.tracks.indexOf(this.track) ? `rank ${thread.rank}, ` : '';
     if (thread.steps) return `${who}thread ${thread.tid}, which makes the steps`;
     return `${thread.role === 'main' ? '' : `${thread.role} ${thread.pid}, `}thread ${thread.tid}`;
@@ -168,6 +211,8 @@ class Lanes {
 
   /* "{waiting: sleep} in Rows.load", "gemm (libmkl.so) in Linear.forward". */
   textOf(item) {
+    const {source} = item.lane;
+    if (source) return spanName(this.data, source, item.at) + (source.merged[item.at] > 1 ? ` and ${source.merged[item.at] - 1} more` : '');
     const path = this.path(this.nodeOf(item));
     const [, what] = path.find(([kind]) => !item.wait || kind === 'wait') ?? path[0];
     const python = path.find(([kind]) => kind === 'python');
@@ -177,13 +222,19 @@ class Lanes {
   /* Lines that describe an item: [title, details]. */
   describe(item) {
     const ms = (time) => duration(Math.max(0, time - this.start) * 1000);
-    const {thread} = item.lane;
+    const {thread, source, use} = item.lane;
+    if (use) return [useLaneName(use, item.from, item.to), [`${ms(item.from)} to ${ms(Math.min(item.to, this.start + this.took))}, by looks a second apart`]];
+    const whole = `${ms(item.from)} to ${ms(Math.min(item.to, this.start + this.took))}, `;
+    if (source) {
+      const merged = source.merged[item.at] > 1 ? [`${plural(source.merged[item.at], 'piece')} of work, busy ${duration(source.busy[item.at] * 1000)}; the longest is named`] : [];
+      return [this.textOf(item), [`${whole}${source.kind === PHASES ? 'a phase' : 'work of the GPU'} of ${duration((item.to - item.from) * 1000)}`, ...merged, this.nameOf(item.lane)]];
+    }
     const path = this.path(this.nodeOf(item));
     const short = this.kindOf(this.nodeOf(item)) === 'wait' ? `waits too short to tell apart, ${duration(thread.weight[item.rows[0]])} in all` : 'a sample';
-    const when = item.wait ? `${ms(item.from)} to ${ms(Math.min(item.to, this.start + this.took))}, a wait of ${duration((item.to - item.from) * 1000)}` : `at ${ms(item.to)}, ${short}`;
+    const when = item.wait ? `${whole}a wait of ${duration((item.to - item.from) * 1000)}` : `at ${ms(item.to)}, ${short}`;
     const ended = path.find(([kind]) => kind === 'waker');
     const parts = item.rows.length > 1 ? item.rows.map((row) => `${this.path(thread.node[row])[0][1]} ${duration(thread.weight[row])}`) : [];
-    return [this.textOf(item), [`${when}, in ${path[path.length - 1][1]}`, ...(ended ? [ended[1]] : []), ...parts, this.nameOf(thread)]];
+    return [this.textOf(item), [`${when}, in ${path[path.length - 1][1]}`, ...(ended ? [ended[1]] : []), ...parts, this.nameOf(item.lane)]];
   }
 
   at(event) {
@@ -196,6 +247,14 @@ class Lanes {
 
   pick(item) {
     if (!item) return;
+    const {source, use} = item.lane;
+    if (use) return;
+    if (source) {
+      const name = spanName(this.data, source, item.at) + (source.kind === STREAM ? ' (GPU)' : '');
+      const wanted = this.data.functions.name.findIndex((text, i) => i && this.data.texts[text] === name);
+      if (wanted > 0) this.events.pick(wanted);
+      return;
+    }
     const path = this.path(this.nodeOf(item));
     this.events.pick(this.functionOf((path.find(([kind]) => kind === 'python') ?? path[0])[2]));
   }

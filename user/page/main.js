@@ -235,7 +235,7 @@ class App {
   /* [kind, name]: each colour of the page means one thing. */
   legend() {
     const {data} = this;
-    const present = this.cached('present', 'kinds', () => new Set(data.kindOf.slice(1).map((kind) => (kind === 'waker' ? 'wait' : kind))));
+    const present = this.cached('present', 'kinds', () => new Set([...data.kindOf.slice(1).map((kind) => (kind === 'waker' ? 'wait' : kind)), ...(data.lanes.some((s) => s.kind === STREAM) ? ['kernel'] : [])]));
     const out = KINDS.filter(([kind]) => present.has(kind));
     if (data.tracks.some((t) => t.slow.includes(1))) out.push(['slow', 'slow step']);
     if (this.changed) out.push(['less', 'shorter in B'], ['neutral', 'as long'], ['more', 'longer in B']);
@@ -269,9 +269,10 @@ class App {
 
   /* Phases are exact sums: when in the step they were, only samples say. */
   storyOfStep({track, step}) {
+    const spanned = spanLanesOf(this.data, track, step).length;
     const phases = this.data.head.phases.map((name, i) => [name, track.phases[i][step]]).filter(([, us]) => us).sort((x, y) => y[1] - x[1]);
     const parts = phases.map(([name, us]) => `${name} ${duration(us * 1000)}`).join(', ');
-    return [element('b', {}, `step ${track.index[step]}: ${duration(track.durations[step] * 1000)}`), ` over time (${parts}). Bars are waits, measured; lines are samples.`];
+    return [element('b', {}, `step ${track.index[step]}: ${duration(track.durations[step] * 1000)}`), ` over time (${parts}). ${spanned ? 'Bars were measured' : 'Bars are waits, measured'}; lines are samples.${gpuUnseen(this.data, track, step)}`];
   }
 
   fillThreads() {
@@ -293,7 +294,9 @@ class App {
     this.data.head.recordings.forEach((_, recording) => {
       const track = this.tracks[recording];
       const canvas = byId('strip-' + recording);
-      canvas.parentElement.hidden = !track;
+      const uses = track ? [] : this.cached(`uses-${recording}`, 'rows', () => usesOf(this.data, recording, -1));
+      canvas.parentElement.hidden = !track && !uses.length;
+      if (uses.length) this.cached(`use-strip-${recording}`, 'strip', () => new UseStrip(canvas, uses, this.colours, (...said) => this.hoverUse(...said))).draw();
       if (!track) return;
       if (this.overviews[recording]?.track !== track) {
         this.overviews[recording] = new Overview(canvas, this.data, track, this.colours, {
@@ -310,7 +313,9 @@ class App {
       if (overview.drawn !== drawn) overview.draw(this.two ? [sets[recording]] : sets);
       Object.assign(overview, {painted, drawn});
     });
-    byId('overview').hidden = !this.tracks[0] && !this.tracks[1];
+    const hidden = (recording) => byId('strip-' + recording).parentElement.hidden;
+    byId('overview').hidden = hidden(0) && hidden(1);
+    byId('steps-bar').hidden = !this.tracks[0] && !this.tracks[1];
   }
 
   details(tree, node) {
@@ -366,8 +371,13 @@ class App {
     const rows = this.data.head.phases.map((name, i) => [name, track.phases[i][step] * 1000]).filter(([, ns]) => ns).sort((x, y) => y[1] - x[1]);
     const cells = rows.map(([name, ns]) => [name, duration(ns), percent(ns / took)]);
     if (track.gc[step]) cells.push(['garbage collection', duration(track.gc[step] * 1000), 'of the above']);
+    cells.push(...usesBetween(this.overviews[track.recording].uses, track.start[step], track.end[step]));
     const against = `${duration(took)}, ${usual ? (took / usual).toFixed(2) : '?'} × median${track.slow[step] ? ': slow' : ''}`;
     this.tip(event, element('h3', {}, `step ${track.index[step]}`), element('p', {className: 'where'}, against), this.rowsTable(cells));
+  }
+
+  hoverUse(title, rows, event) {
+    this.tip(event, element('h3', {}, title), this.rowsTable(rows));
   }
 
   rowsTable(rows) {

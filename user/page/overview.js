@@ -1,13 +1,14 @@
 /*
  * Draws the steps of a recording: a strip of their durations, and below it a heat map of what the
- * chosen threads did in each step (downwards: time since the step's start). The reader brushes
- * ranges on both.
+ * chosen threads did in each step (downwards: time since the step's start), and the lines of uses.js.
+ * The reader brushes ranges on all of it.
  */
 
 const STRIP = 76;
 const HEAT = 112;
 const GAP = 16; /* between strip and heat map: lanes for the chosen steps, A above B */
 const LEFT = 84; /* width of the axis */
+const USES_TOP = STRIP + GAP + HEAT + 22; /* below the numbers of the steps: what was used */
 const CELL = 4; /* of the heat map, in pixels */
 const PAINTS_MAX = 3e7; /* in a forged recording, overlapping waits could take forever */
 const ACTIVITIES = ['python', 'op', 'native', 'kernel', 'wait'];
@@ -16,6 +17,7 @@ class Overview {
   /* events: brush(first, last, event), with indexes of steps; hover(step or -1, event), move(by, grow) */
   constructor(canvas, data, track, colours, events) {
     Object.assign(this, {canvas, data, track, colours, events, sets: []});
+    this.uses = usesOf(data, track.recording, track.pid);
     this.grid = element('canvas');
     const longest = percentile(track, 100);
     /* Longer steps are cut off at this duration, and marked. */
@@ -43,6 +45,17 @@ class Overview {
   stepAt(event) {
     const x = event.clientX - this.canvas.getBoundingClientRect().left - LEFT;
     return Math.max(0, Math.min(this.track.count - 1, Math.floor((x * this.track.count) / this.width)));
+  }
+
+  get height() {
+    return USES_TOP + this.uses.length * USE_ROW;
+  }
+
+  /* The instant at a place from the left edge of the first step. */
+  timeAt(x) {
+    const {track, width} = this;
+    const step = Math.min(track.count - 1, Math.floor((x * track.count) / width));
+    return track.start[step] + Math.min(1, (x * track.count) / width - step) * track.durations[step];
   }
 
   xOf(step) {
@@ -161,7 +174,7 @@ class Overview {
   draw(sets = this.sets) {
     this.sets = sets;
     const {colours, track, width} = this;
-    const context = fitCanvas(this.canvas, width + LEFT, STRIP + GAP + HEAT + 18);
+    const context = fitCanvas(this.canvas, width + LEFT, this.height);
     context.font = '11px ' + css('--font');
     context.textBaseline = 'middle';
     const scale = STRIP / this.top;
@@ -183,6 +196,7 @@ class Overview {
     context.imageSmoothingEnabled = false;
     context.drawImage(this.grid, LEFT, STRIP + GAP, width, HEAT);
     this.drawAxes(context, scale);
+    paintUses(context, this.uses, {top: USES_TOP, width, colours, timeAt: (x) => this.timeAt(x)});
     sets.forEach(([name, set], lane) => set && !set.all && this.drawSet(context, lane, name, set));
     if (this.from !== undefined) this.drawBand(context, Math.min(this.from, this.to), Math.max(this.from, this.to) + 1, []);
   }
@@ -251,11 +265,12 @@ class Overview {
     const width = Math.max(2, this.xOf(last) - x);
     context.fillStyle = context.strokeStyle = this.colours.ink;
     context.globalAlpha = 0.1;
-    context.fillRect(x, 0, width, STRIP + GAP + HEAT);
+    const height = this.uses.length ? this.height : STRIP + GAP + HEAT;
+    context.fillRect(x, 0, width, height);
     context.globalAlpha = 1;
     context.lineWidth = 1;
     context.setLineDash(dash);
-    context.strokeRect(x + 0.5, 0.5, width - 1, STRIP + GAP + HEAT - 1);
+    context.strokeRect(x + 0.5, 0.5, width - 1, height - 1);
     context.setLineDash([]);
   }
 }

@@ -25,16 +25,18 @@ EMBED(page_select_js, "select.js");
 EMBED(page_tree_js, "tree.js");
 EMBED(page_colours_js, "colours.js");
 EMBED(page_flame_js, "flame.js");
+EMBED(page_uses_js, "uses.js");
 EMBED(page_overview_js, "overview.js");
 EMBED(page_table_js, "table.js");
 EMBED(page_answer_js, "answer.js");
+EMBED(page_spans_js, "spans.js");
 EMBED(page_lanes_js, "lanes.js");
 EMBED(page_image_js, "image.js");
 EMBED(page_main_js, "main.js");
 
 static const char *const scripts[] = {
-	page_format_js,   page_data_js,  page_select_js, page_tree_js,  page_colours_js, page_flame_js,
-	page_overview_js, page_table_js, page_answer_js, page_lanes_js, page_image_js,   page_main_js,
+	page_format_js,   page_data_js,  page_select_js, page_tree_js,  page_colours_js, page_flame_js, page_uses_js,
+	page_overview_js, page_table_js, page_answer_js, page_spans_js, page_lanes_js,   page_image_js, page_main_js,
 };
 
 int page__write(const struct page *page, FILE *out)

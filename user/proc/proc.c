@@ -14,19 +14,13 @@
 
 #define OWN_MAX_BYTES (1u << 20) /* of what the kernel writes by itself: 65,536 groups are 0.5 MB */
 
-/* These files report no size, so read until the end, or until there are `most` bytes. */
-static int slurp(pid_t pid, pid_t tid, const char *name, size_t most, char **out, size_t *size)
+int proc__slurp_path(const char *path, size_t most, char **out, size_t *size)
 {
 	size_t used = 0, capacity = most < 16384 ? most : 16384;
-	char path[96], *data = NULL, *more;
-	int fd, err = -ENOMEM;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), err = -ENOMEM;
+	char *data, *more;
 	ssize_t got;
 
-	if (tid)
-		snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", pid, tid, name);
-	else
-		snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
 	data = malloc(capacity + 1);
@@ -64,6 +58,17 @@ static int slurp(pid_t pid, pid_t tid, const char *name, size_t most, char **out
 	*out = data;
 	*size = used;
 	return 0;
+}
+
+static int slurp(pid_t pid, pid_t tid, const char *name, size_t most, char **out, size_t *size)
+{
+	char path[96];
+
+	if (tid)
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", pid, tid, name);
+	else
+		snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	return proc__slurp_path(path, most, out, size);
 }
 
 int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size)
@@ -131,9 +136,9 @@ int proc_stat__parse(const char *data, size_t size, struct proc_stat *out)
 	return sscanf(end + 1,
 		      " %c %d %*d %*d %*d %*d %u %" SCNu64 " %*u %" SCNu64 " %*u %" SCNu64 " %" SCNu64 /* 3..15 */
 		      " %*d %*d %*d %*d %zu %*d %" SCNu64                                              /* 16..22 */
-		      " %*u %*d %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %d",           /* 23..39 */
+		      " %*u %" SCNu64 " %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %d",   /* 23..39 */
 		      &out->state, &out->parent, &out->flags, &out->minor_faults, &out->major_faults, &out->user_ticks,
-		      &out->system_ticks, &out->thread_cnt, &out->start_time, &out->processor) >= 9
+		      &out->system_ticks, &out->thread_cnt, &out->start_time, &out->rss_pages, &out->processor) >= 9
 		       ? 0
 		       : -ESRCH;
 }

@@ -12,8 +12,12 @@
 #include <sys/types.h>
 
 /*
- * For files that the kernel writes by itself (stat, status, schedstat). *out is malloc'ed, with a 0
- * after its *size bytes.
+ * A whole file of the kernel, which reports no size: until its end, or until there are `most` bytes.
+ * *out is malloc'ed, with a 0 after its *size bytes.
+ */
+int proc__slurp_path(const char *path, size_t most, char **out, size_t *size);
+/*
+ * For files that the kernel writes by itself (stat, status, schedstat). *out is as above.
  */
 int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size);
 /*
@@ -32,7 +36,8 @@ struct proc_stat {
 	uint64_t user_ticks, system_ticks; /* CPU time, in units of 1 / _SC_CLK_TCK s */
 	size_t thread_cnt;
 	uint64_t start_time;
-	int processor; /* the processor on which it last ran; -1: not known */
+	uint64_t rss_pages; /* resident memory; 0 of one that has ended */
+	int processor;      /* the processor on which it last ran; -1: not known */
 };
 
 int proc__stat(pid_t pid, pid_t tid, struct proc_stat *out);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,17 +12,15 @@
 
 #include "user/lib/saturating.h"
 #include "user/proc/proc.h"
-#include "user/proc/process.h"
 
-#define STAT_BYTES  2048 /* 52 numbers and a name */
-#define STATM_BYTES 256
-#define IO_BYTES    1024
-#define CGROUPS     "/sys/fs/cgroup"
+#define STAT_BYTES    2048 /* 52 numbers and a name */
+#define STATM_BYTES   256
+#define IO_BYTES      1024
+#define MACHINE_BYTES 4096 /* more than is parsed of the files of the machine */
 
 /* ---- parsers ---- */
 
-/* A number of decimal digits: at most UINT64_MAX. NULL: there is none. Else what follows. */
-static const char *parse_number(const char *text, uint64_t *out)
+const char *proc_usage__parse_number(const char *text, uint64_t *out)
 {
 	char *end;
 
@@ -54,7 +51,7 @@ int proc_usage__parse_value(const char *text, const char *key, uint64_t *out)
 		value = line + length;
 		if (strncmp(line, key, length) || (*value != ':' && *value != ' '))
 			continue;
-		rest = parse_number(value + 1, &number);
+		rest = proc_usage__parse_number(value + 1, &number);
 		if (!rest)
 			return -EINVAL;
 		*out = strncmp(rest, " kB", 3) ? number : times(number, 1024);
@@ -68,9 +65,9 @@ int proc_usage__parse_statm(const char *text, size_t page_bytes, uint64_t *rss_b
 {
 	uint64_t size, rss, shared;
 
-	text = parse_number(text, &size);
-	text = text ? parse_number(text, &rss) : NULL;
-	text = text ? parse_number(text, &shared) : NULL;
+	text = proc_usage__parse_number(text, &size);
+	text = text ? proc_usage__parse_number(text, &rss) : NULL;
+	text = text ? proc_usage__parse_number(text, &shared) : NULL;
 	if (!text)
 		return -EINVAL;
 	*rss_bytes = times(rss, page_bytes);
@@ -98,7 +95,7 @@ int proc_usage__parse_net(const char *text, uint64_t *received, uint64_t *sent)
 		if (*at != ':')
 			continue;
 		for (at++; at && cnt < 9; cnt += at != NULL)
-			at = parse_number(at, &numbers[cnt]);
+			at = proc_usage__parse_number(at, &numbers[cnt]);
 		if (cnt < 9)
 			return -EINVAL;
 		in = saturating__add(in, numbers[0]);
@@ -224,95 +221,57 @@ int proc_usage__network(pid_t pid, uint64_t *received, uint64_t *sent)
 	return err;
 }
 
-/* ---- the machine, and cgroups ---- */
+/* ---- the machine ---- */
 
-/* A short file of the kernel. 0 or -errno. */
-static int read_whole(const char *path, char *data, size_t size)
+/* "cpu  USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL GUEST ...": the guests' time is in USER and NICE, too. */
+int proc_usage__parse_cpu(const char *text, uint64_t *busy_ticks, uint64_t *idle_ticks)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), err = 0;
-	size_t used = 0;
-	ssize_t got;
+	uint64_t ticks[8], busy = 0;
 
-	if (fd < 0)
-		return -errno;
-	while (used < size - 1) {
-		got = read(fd, data + used, size - 1 - used);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			err = -errno;
-		if (got <= 0)
-			break;
-		used += got;
-	}
-	close(fd);
-	data[used] = 0;
-	return err;
-}
-
-int proc_usage__machine(uint64_t *available_bytes, uint64_t *swapped_bytes)
-{
-	uint64_t swap = 0, unused = 0;
-	char data[4096];
-	int err = read_whole("/proc/meminfo", data, sizeof(data))
-			  ?: proc_usage__parse_value(data, "MemAvailable", available_bytes);
-
-	if (err)
-		return err;
-	proc_usage__parse_value(data, "SwapTotal", &swap);
-	proc_usage__parse_value(data, "SwapFree", &unused);
-	*swapped_bytes = swap > unused ? swap - unused : 0;
-	return 0;
-}
-
-static int read_cgroup(const char *cgroup, const char *name, char *data, size_t size)
-{
-	char path[PATH_MAX + 64];
-
-	snprintf(path, sizeof(path), CGROUPS "%s/%s", cgroup, name);
-	return read_whole(path, data, size);
-}
-
-/* What the limit of one cgroup leaves. 0; -ENOENT: it has none; or -errno. */
-static int left_in(const char *cgroup, uint64_t *left)
-{
-	uint64_t limit, used, cache = 0, active = 0;
-	char data[8192] = "";
-
-	if (read_cgroup(cgroup, "memory.max", data, sizeof(data)) || !parse_number(data, &limit))
-		return -ENOENT;
-	if (read_cgroup(cgroup, "memory.current", data, sizeof(data)) || !parse_number(data, &used))
+	if (strncmp(text, "cpu ", 4))
 		return -EINVAL;
-	if (!read_cgroup(cgroup, "memory.stat", data, sizeof(data))) {
-		proc_usage__parse_value(data, "inactive_file", &cache);
-		proc_usage__parse_value(data, "active_file", &active);
+	text += 4;
+	for (int i = 0; i < 8; i++) {
+		text = proc_usage__parse_number(text, &ticks[i]);
+		if (!text)
+			return -EINVAL;
+		if (i != 3 && i != 4)
+			busy = saturating__add(busy, ticks[i]);
 	}
-	cache = saturating__add(cache, active);
-	used = used > cache ? used - cache : 0;
-	*left = limit > used ? limit - used : 0;
+	*busy_ticks = busy;
+	*idle_ticks = saturating__add(ticks[3], ticks[4]);
 	return 0;
 }
 
-int proc_usage__cgroup_left(pid_t pid, uint64_t *left_bytes)
+static int read_cpu(struct machine_usage *out)
 {
-	char path[PATH_MAX];
-	uint64_t left, least = UINT64_MAX;
-	int err = process__cgroup(pid, path, sizeof(path));
-	char *slash;
+	const uint64_t tick_ns = 1000000000ULL / sysconf(_SC_CLK_TCK);
+	char *text;
+	size_t size;
+	int err = proc__slurp_path("/proc/stat", MACHINE_BYTES, &text, &size);
 
 	if (err)
 		return err;
-	err = -ENOENT;
-	for (;;) {
-		if (!left_in(path, &left)) {
-			least = left < least ? left : least;
-			err = 0;
-		}
-		slash = strrchr(path, '/');
-		if (!slash)
-			break;
-		*slash = 0;
-	}
-	*left_bytes = least;
+	err = proc_usage__parse_cpu(text, &out->busy_ns, &out->idle_ns);
+	out->busy_ns = times(out->busy_ns, tick_ns);
+	out->idle_ns = times(out->idle_ns, tick_ns);
+	free(text);
 	return err;
+}
+
+int proc_usage__machine(struct machine_usage *out)
+{
+	char *text;
+	size_t size;
+	int err = proc__slurp_path("/proc/meminfo", MACHINE_BYTES, &text, &size);
+
+	*out = (struct machine_usage){0};
+	if (err)
+		return err;
+	err = proc_usage__parse_value(text, "MemTotal", &out->memory_bytes)
+		      ?: proc_usage__parse_value(text, "MemAvailable", &out->available_bytes);
+	proc_usage__parse_value(text, "SwapTotal", &out->swap_bytes);
+	proc_usage__parse_value(text, "SwapFree", &out->swap_free_bytes);
+	free(text);
+	return err ?: read_cpu(out);
 }

@@ -40,13 +40,15 @@ int proc_usage__swap(pid_t pid, uint64_t *bytes);
 /* The bytes that the interfaces of its network namespace have received and sent. 0 or -errno. */
 int proc_usage__network(pid_t pid, uint64_t *received, uint64_t *sent);
 
-/* The machine's memory. 0 or -errno. */
-int proc_usage__machine(uint64_t *available_bytes, uint64_t *swapped_bytes);
-/*
- * Bytes that the tightest limit of its cgroups (version 2) leaves, with the page cache that the kernel
- * can drop. 0; -ENOENT: no limit; or -errno.
- */
-int proc_usage__cgroup_left(pid_t pid, uint64_t *left_bytes);
+/* CPU times are sums of all processors since the machine was started. */
+struct machine_usage {
+	uint64_t busy_ns, idle_ns; /* idle: also what waits for a disk alone, as psutil.cpu_percent counts it */
+	uint64_t memory_bytes, available_bytes;
+	uint64_t swap_bytes, swap_free_bytes;
+};
+
+/* 0 or -errno. */
+int proc_usage__machine(struct machine_usage *out);
 
 /*
  * The parsers of these files, which are texts with a 0 at the end. 0, or -EINVAL: it is no such file,
@@ -54,7 +56,11 @@ int proc_usage__cgroup_left(pid_t pid, uint64_t *left_bytes);
  */
 int proc_usage__parse_statm(const char *text, size_t page_bytes, uint64_t *rss_bytes, uint64_t *shared_bytes);
 int proc_usage__parse_net(const char *text, uint64_t *received, uint64_t *sent);
+/* The first line of /proc/stat. */
+int proc_usage__parse_cpu(const char *text, uint64_t *busy_ticks, uint64_t *idle_ticks);
 /* The number in a line "KEY: NUMBER" or "KEY NUMBER", times 1024 where "kB" follows. */
 int proc_usage__parse_value(const char *text, const char *key, uint64_t *out);
+/* A number of decimal digits behind blanks: at most UINT64_MAX. Returns what follows; NULL: there is none. */
+const char *proc_usage__parse_number(const char *text, uint64_t *out);
 
 #endif

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "user/lib/capabilities.h"
+#include "user/lib/restrictions.h"
 #include "user/proc/deputy.h"
 #include "user/proc/mapped_file.h"
 #include "user/proc/proc.h"
@@ -129,6 +130,11 @@ const char *process__explain(int err, pid_t pid, char *why, size_t size)
 				 "may not examine process %d: CAP_SYS_PTRACE in this user namespace is not for it",
 				 pid);
 			return "run stepflame outside of the user namespace: on the host, or where the process runs";
+		}
+		if (yama__scope() >= YAMA_NOBODY) {
+			snprintf(why, size, "may not examine process %d: kernel.yama.ptrace_scope is %d", pid,
+				 yama__scope());
+			return YAMA_FIX;
 		}
 		if (capabilities__held() & CAPABILITY(CAP_SYS_PTRACE)) {
 			snprintf(why, size, "may not examine process %d: permission denied", pid);

@@ -22,7 +22,7 @@ struct read_buffer {
 
 /* Empty: all 0. */
 struct read_chunk {
-	struct read_buffer stored, plain;
+	struct read_buffer stored, plain, steps;
 	const unsigned char *records; /* points into a buffer */
 	size_t bytes;
 };
@@ -40,6 +40,8 @@ int read_chunk__next(struct recording_file *source, struct read_chunk *chunk, st
  * -errno.
  */
 int read_chunk__unpack(struct read_chunk *chunk, const struct recording_chunk_header *header);
+/* Calls fn for the records of an unpacked chunk, as recording__read does. */
+int read_chunk__each(struct read_chunk *chunk, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx);
 void read_chunk__release(struct read_chunk *chunk);
 
 /* Appends a chunk as another file has stored it. 0 or -errno, as recording_writer__append. */

@@ -4,6 +4,7 @@
 
 #include "user/recording/dropped_steps.h"
 #include "user/recording/recording.h"
+#include "user/recording/step_blocks.h"
 
 /* X(field, kind) for a value and A(field, kind) for an array, in the order of the struct. */
 
@@ -94,6 +95,14 @@
 	X(minor_faults, NUMBER) X(major_faults, NUMBER) X(rss_bytes, NUMBER) X(shared_bytes, NUMBER) \
 	X(swap_bytes, NUMBER) X(read_bytes, NUMBER) X(written_bytes, NUMBER) X(received_bytes, NUMBER) \
 	X(sent_bytes, NUMBER) X(left_bytes, NUMBER)
+#define REC_MACHINE_FIELDS(X, A) \
+	X(time_ns, TIME) X(pid, PID) X(processors, NUMBER) X(busy_ns, NUMBER) X(idle_ns, NUMBER) \
+	X(memory_bytes, NUMBER) X(available_bytes, NUMBER) X(swap_bytes, NUMBER) X(swap_free_bytes, NUMBER)
+#define REC_LIMITS_FIELDS(X, A) \
+	X(pid, PID) X(processors, NUMBER) X(memory_bytes, NUMBER) X(milli_cpus, NUMBER)
+#define REC_STEPS_FIELDS(X, A) \
+	X(pid, PID) X(tid, TID) X(rule, NUMBER) X(serial, NUMBER) X(index, NUMBER) X(base_ns, TIME) \
+	X(step_cnt, NUMBER) X(parts, NUMBER) X(rest, NUMBER) X(bytes, NUMBER)
 #define REC_GPU_FIELDS(X, A) \
 	X(pid, PID) X(tier, NUMBER) X(cupti_ns, NUMBER) X(lost, NUMBER) X(cupti_version, NUMBER) \
 	X(pad, PAD) X(why, TEXT)

@@ -105,6 +105,9 @@ const struct record_descriptor *record_descriptor__of(uint16_t type);
 	X(AROUND, rec_around, samples, PASS, FIRST, KEY_ALL)                       \
 	X(DROPPED, rec_dropped, dropped, PASS, NONE, 0)                            \
 	X(DROPPED_STEPS, rec_dropped_steps, dropped_steps, PASS, LAST, 16)         \
-	X(RESOURCES, rec_resources, resources, PASS, NONE, 0)
+	X(RESOURCES, rec_resources, resources, PASS, NONE, 0)                      \
+	X(MACHINE, rec_machine, resources, PASS, NONE, 0)                          \
+	X(LIMITS, rec_limits, resources, PASS, LAST, 4)                            \
+	X(STEPS, rec_steps, malformed, PASS, NONE, 0)
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The steps of a thread by one rule that a recording has dropped: REC_DROPPED_STEPS, cumulative.
- * Number, sums, shortest and longest are exact. Percentiles come from a histogram: they are off by
- * 1.1 % at most.
+ * Number and sums are exact, shortest and longest as exact as the steps were in the file. Percentiles
+ * come from a histogram: they are off by 1.1 % at most.
  */
 #ifndef STEPFLAME_USER_RECORDING_DROPPED_STEPS_H
 #define STEPFLAME_USER_RECORDING_DROPPED_STEPS_H

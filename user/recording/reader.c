@@ -15,6 +15,7 @@
 #include <zlib.h>
 
 #include "user/recording/chunk.h"
+#include "user/recording/step_blocks.h"
 
 /* 1 when it read all bytes, 0 when the file ended before that, or -errno. */
 static int read_whole(struct recording_file *source, void *data, size_t bytes)
@@ -48,7 +49,7 @@ int recording_file__header(struct recording_file *file, uint32_t *version)
 		return bswap_32(header.byte_order) == RECORDING_BYTE_ORDER ? -EPROTONOSUPPORT : -EBADMSG;
 	}
 	*version = header.version;
-	if (header.version != RECORDING_VERSION)
+	if (header.version < RECORDING_OLDEST || header.version > RECORDING_VERSION)
 		return -EPROTONOSUPPORT;
 	if (header.header_bytes < sizeof(header) || header.header_bytes > RECORDING_HEADER_MAX)
 		return -EBADMSG;
@@ -106,6 +107,7 @@ void read_chunk__release(struct read_chunk *chunk)
 {
 	free(chunk->stored.data);
 	free(chunk->plain.data);
+	free(chunk->steps.data);
 }
 
 static bool header_fits(const struct recording_chunk_header *header)
@@ -174,7 +176,22 @@ static int find_last_snapshot(struct recording_file *source, struct read_chunk *
 	return fseeko(at.file, begin, SEEK_SET) ? -errno : 0;
 }
 
-static int hand_out(const struct read_chunk *chunk, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx)
+static int hand_out_steps(struct read_chunk *chunk, const struct rec_hdr *block,
+			  int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx)
+{
+	int err = buffer__grow(&chunk->steps, STEP_BLOCK_MAX * sizeof(struct rec_step));
+	const struct rec_step *steps = (const void *)chunk->steps.data;
+	size_t cnt;
+
+	err = err ?: steps__decode(block, (void *)chunk->steps.data, &cnt);
+	if (err == -EBADMSG)
+		return fn(block, ctx);
+	for (size_t i = 0; !err && i < cnt; i++)
+		err = fn(&steps[i].hdr, ctx);
+	return err;
+}
+
+int read_chunk__each(struct read_chunk *chunk, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx)
 {
 	int err = 0;
 
@@ -182,7 +199,7 @@ static int hand_out(const struct read_chunk *chunk, int (*fn)(const struct rec_h
 		const struct rec_hdr *record = (const void *)(chunk->records + at);
 
 		at += record->size;
-		err = fn(record, ctx);
+		err = record->type == REC_STEPS ? hand_out_steps(chunk, record, fn, ctx) : fn(record, ctx);
 	}
 	return err;
 }
@@ -210,7 +227,7 @@ static int read_chunks(struct recording_file *source, int (*fn)(const struct rec
 			break;
 		}
 		extent->sound_bytes = source->bytes;
-		got = hand_out(&chunk, fn, ctx);
+		got = read_chunk__each(&chunk, fn, ctx);
 	}
 	read_chunk__release(&chunk);
 	return got;

@@ -19,7 +19,8 @@
 
 #include "include/records.h"
 
-#define RECORDING_VERSION     4
+#define RECORDING_VERSION     5
+#define RECORDING_OLDEST      4             /* version that the reader reads: it has no REC_STEPS */
 #define RECORDING_CHUNK_BYTES (64 * 1024)   /* the writer ends a chunk that has this many bytes */
 #define RECORDING_CHUNK_MAX   (1024 * 1024) /* the reader refuses a larger chunk */
 #define RECORDING_LIMIT_MIN   (1024 * 1024)
@@ -43,9 +44,10 @@ int recording_writer__new(const char *path, struct recording_writer **out);
 int recording_writer__new_unnamed(const char *path, struct recording_writer **out);
 int recording_writer__keep(struct recording_writer *w);
 /*
- * Appends one record; hdr.size must be a multiple of 8 and at most RECORDING_CHUNK_MAX (else
- * -EINVAL). 0 or -errno of a failed write. After a failure (a full disk), the writer truncates the
- * file to its last whole chunk, and every later call returns the same error.
+ * Appends one record; a REC_STEP goes into a block (step_blocks.h), which follows within a second of
+ * steps and in the same chunk. hdr.size must be a multiple of 8 and at most RECORDING_CHUNK_MAX
+ * (else -EINVAL). 0 or -errno of a failed write. After a failure (a full disk), the writer truncates
+ * the file to its last whole chunk, and every later call returns the same error.
  */
 int recording_writer__append(struct recording_writer *w, const struct rec_hdr *record);
 /* Ends the current chunk, so that a reader finds all appended records. */
@@ -92,10 +94,11 @@ int recording_writer__read(const struct recording_writer *w, int (*fn)(const str
  * Reads path ("-": standard input) up to the end of its last snapshot, and calls fn for each record
  * until fn returns nonzero, and then returns that value. Where a file has no snapshot, or can be
  * read only once (a pipe), it passes on all sound chunks. Each record is 8-byte aligned and has a
- * header size that is a multiple of 8 and fits the chunk; fn must check the payload. 0 or -errno:
- * -ENOENT, -EACCES, -EBADMSG not a recording, -ENODATA one cut within its file header (or empty),
- * -EPROTONOSUPPORT another format version, or the other byte order when the version is ours.
- * *extent (may be NULL) is set whenever the file could be opened.
+ * header size that is a multiple of 8 and fits the chunk; fn must check the payload. REC_STEPS come
+ * unpacked, as REC_STEP, but for those that are not sound. 0 or -errno: -ENOENT, -EACCES, -EBADMSG
+ * not a recording, -ENODATA one cut within its file header (or empty), -EPROTONOSUPPORT another
+ * format version, or the other byte order when the version is one that can be read. *extent (may be
+ * NULL) is set whenever the file could be opened.
  */
 int recording__read(const char *path, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx,
 		    struct recording_extent *extent);

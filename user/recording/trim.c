@@ -231,8 +231,9 @@ static int hold_last(struct trim *trim, const struct rec_hdr *record, uint64_t k
 	return 0;
 }
 
-static int keep_state(struct trim *trim, const struct rec_hdr *record)
+static int keep_state(const struct rec_hdr *record, void *ctx)
 {
+	struct trim *trim = ctx;
 	const struct record_descriptor *descriptor = record_descriptor__of(record->type);
 
 	if (!descriptor || record->size < descriptor->bytes)
@@ -262,14 +263,7 @@ static int keep_states(struct trim *trim, const struct recording_chunk_header *h
 
 	if (err <= 0)
 		return err ?: -EIO;
-	err = 0;
-	for (size_t at = 0; at < trim->chunk.bytes && !err;) {
-		const struct rec_hdr *record = (const void *)(trim->chunk.records + at);
-
-		at += record->size;
-		err = keep_state(trim, record);
-	}
-	return err;
+	return read_chunk__each(&trim->chunk, keep_state, trim);
 }
 
 static int end_state(struct trim *trim)

@@ -17,6 +17,7 @@
 
 #include "user/lib/output.h"
 #include "user/recording/chunk.h"
+#include "user/recording/step_blocks.h"
 #include "user/recording/trim.h"
 
 struct recording_writer {
@@ -29,7 +30,8 @@ struct recording_writer {
 	unsigned char *buffer;
 	size_t packed_room;
 	unsigned char *packed; /* buffer for a deflated chunk */
-	char *path;            /* with a limit: of the file; else NULL */
+	struct step_packer *steps;
+	char *path; /* with a limit: of the file; else NULL */
 	uint64_t max_bytes;
 	struct trim *trim; /* copies the file without its oldest events; NULL: not now */
 	struct rec_dropped dropped;
@@ -78,6 +80,8 @@ static int write_whole(struct recording_writer *w, const void *data, size_t byte
 	return w->err;
 }
 
+static int put_steps(const struct rec_hdr *record, void *ctx);
+
 int recording_writer__new_unnamed(const char *path, struct recording_writer **out)
 {
 	struct recording_file_header header = {
@@ -96,7 +100,8 @@ int recording_writer__new_unnamed(const char *path, struct recording_writer **ou
 	w->output = (struct output){.fd = -1, .folder = -1};
 	w->room = sizeof(struct recording_chunk_header) + RECORDING_CHUNK_BYTES;
 	w->buffer = malloc(w->room);
-	if (!w->buffer)
+	w->steps = step_packer__new(put_steps, w);
+	if (!w->buffer || !w->steps)
 		goto out;
 	err = output__open(path, &w->output);
 	if (!err && fstat(w->output.fd, &st))
@@ -146,20 +151,10 @@ const struct rec_dropped *recording_writer__dropped(const struct recording_write
 	return &w->dropped;
 }
 
-int recording_writer__append(struct recording_writer *w, const struct rec_hdr *record)
+static int put_record(struct recording_writer *w, const struct rec_hdr *record)
 {
-	size_t need = sizeof(struct recording_chunk_header) + record->size;
-	int err;
+	size_t need = sizeof(struct recording_chunk_header) + w->used + record->size;
 
-	if (w->err)
-		return w->err;
-	if (record->size < sizeof(*record) || record->size % 8 || record->size > RECORDING_CHUNK_MAX)
-		return -EINVAL;
-	if (w->used && w->used + record->size > RECORDING_CHUNK_BYTES) {
-		err = recording_writer__flush(w);
-		if (err)
-			return err;
-	}
 	if (need > w->room) {
 		void *buffer = realloc(w->buffer, need);
 
@@ -257,6 +252,35 @@ static int write_chunk(struct recording_writer *w, uint32_t magic)
 	return write_stored(w, chunk, sizeof(header) + bytes);
 }
 
+/*
+ * What a chunk holds is older than the chunks behind it, so the chunk in progress takes packed steps
+ * beyond its usual size.
+ */
+static int put_steps(const struct rec_hdr *record, void *ctx)
+{
+	struct recording_writer *w = ctx;
+
+	if (w->used && w->used + record->size > RECORDING_CHUNK_MAX && write_chunk(w, RECORDING_CHUNK_MAGIC))
+		return w->err;
+	return put_record(w, record);
+}
+
+int recording_writer__append(struct recording_writer *w, const struct rec_hdr *record)
+{
+	bool is_step = record->type == REC_STEP && record->size >= sizeof(struct rec_step);
+	int err = 0;
+
+	if (w->err)
+		return w->err;
+	if (record->size < sizeof(*record) || record->size % 8 || record->size > RECORDING_CHUNK_MAX)
+		return -EINVAL;
+	if (is_step)
+		err = step_packer__add(w->steps, record);
+	if (!err && w->used && w->used + (is_step ? 0 : record->size) > RECORDING_CHUNK_BYTES)
+		err = recording_writer__flush(w);
+	return err || is_step ? err : put_record(w, record);
+}
+
 int recording_writer__copy(struct recording_writer *w, const struct recording_chunk_header *header, const void *stored)
 {
 	return recording_writer__flush(w) ?: write_whole(w, header, sizeof(*header))
@@ -265,12 +289,12 @@ int recording_writer__copy(struct recording_writer *w, const struct recording_ch
 
 int recording_writer__flush(struct recording_writer *w)
 {
-	return write_chunk(w, RECORDING_CHUNK_MAGIC);
+	return step_packer__flush(w->steps) ?: write_chunk(w, RECORDING_CHUNK_MAGIC);
 }
 
 int recording_writer__mark(struct recording_writer *w)
 {
-	return write_chunk(w, RECORDING_MARK_MAGIC);
+	return step_packer__flush(w->steps) ?: write_chunk(w, RECORDING_MARK_MAGIC);
 }
 
 int recording_writer__read(const struct recording_writer *w, int (*fn)(const struct rec_hdr *record, void *ctx),
@@ -304,6 +328,7 @@ int recording_writer__free(struct recording_writer *w)
 	free(w->path);
 	free(w->buffer);
 	free(w->packed);
+	step_packer__free(w->steps);
 	free(w);
 	return err;
 }

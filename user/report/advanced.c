@@ -239,28 +239,61 @@ static void free_sections(struct array *sections)
 	free(items);
 }
 
-static void explain_empty_section(struct advanced *a, const struct report_options *options, uint32_t pid, FILE *out)
+/* malloc'ed; NULL: no memory. */
+static char *empty_section_text(struct advanced *a, const struct report_options *options, uint32_t pid)
 {
 	const char *where = pid == PROCESSES_ALL_MAIN ? "" : " in this process";
 	const struct samples *samples = job__samples(a->job);
 	size_t call_cnt;
+	char *text;
+	int bytes;
 
 	samples__calls(samples, &call_cnt);
 	if (a->has_any && options->action)
-		text__paragraph(
-			out,
+		bytes = asprintf(
+			&text,
 			"No sample was taken%s in an action named \"%s\". Names are matched exactly; --all lists "
 			"every action, and (none) has what is in no action.",
 			where, options->action);
 	else if (a->has_any)
-		text__paragraph(out, "No sample%s was taken on the CPU. Leave out --cpu to list the waits.", where);
+		bytes = asprintf(&text, "No sample%s was taken on the CPU. Leave out --cpu to list the waits.", where);
 	else if (samples__cnt(samples) || call_cnt)
-		text__paragraph(out, "No sample was taken%s. Record for longer; --per-rank lists what children did.",
-				where);
+		bytes = asprintf(&text, "No sample was taken%s. Record for longer; --per-rank lists what children did.",
+				 where);
 	else
-		text__paragraph(out,
-				"This recording has no samples of what Python ran. Record again, with samples and for "
-				"some seconds: stepflame record -p PID -d 30s");
+		bytes = asprintf(&text, "This recording has no samples of what Python ran. Record again, with samples "
+					"and for some seconds: stepflame record -p PID -d 30s");
+	return bytes < 0 ? NULL : text;
+}
+
+static int explain_empty_section(struct advanced *a, const struct report_options *options, uint32_t pid, FILE *out)
+{
+	char *text = empty_section_text(a, options, pid);
+
+	if (text)
+		text__paragraph(out, "%s", text);
+	free(text);
+	return text ? 0 : -ENOMEM;
+}
+
+static int count_section(struct advanced *a, const struct profile_action *action, struct profile_table *table,
+			 void *ctx)
+{
+	return 0;
+}
+
+static char *why_no_sections(struct job *job, const struct report_options *options, uint32_t pid)
+{
+	struct advanced a;
+	char *text = NULL;
+	size_t cnt;
+
+	if (collect_sections(job, options, pid, &a))
+		return NULL;
+	if (!for_each_action(&a, options, count_section, NULL, &cnt) && !cnt)
+		text = empty_section_text(&a, options, pid);
+	profile__free(a.profile);
+	return text;
 }
 
 /* Returns the rank; -1 where there is not exactly one. */
@@ -310,7 +343,7 @@ static int print_action_tables(struct job *job, const struct report_options *opt
 	if (!err)
 		put_sections(&text.sections, out);
 	if (!err && !cnt)
-		explain_empty_section(&a, options, pid, out);
+		err = explain_empty_section(&a, options, pid, out);
 	if (!err)
 		print_remarks(&a, out);
 	if (!err)
@@ -329,16 +362,22 @@ static json_t *json_count(bool known, uint64_t cnt)
 	return known ? json_integer((json_int_t)cnt) : json_null();
 }
 
-static json_t *json_function(const struct advanced *a, const struct profile_row *row, bool exact)
+static json_t *json_function(const struct function *function, const struct profile_row *row, bool exact)
 {
-	const struct function *function = profile__function(a->profile, row->function);
-
 	return json_pack("{s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:f, s:f, s:o}", "file", function->file, "line",
 			 (json_int_t)function->line, "name", function->name, "qualname", function->qualname, "ncalls",
 			 json_count(exact, row->calls), "primitive_calls", json_count(exact, row->primitive_calls),
 			 "samples", json_count(!exact, row->samples), "tottime_s", row->self_ns / 1e9, "cumtime_s",
 			 row->total_ns / 1e9, "error_s",
 			 exact ? json_null() : json_real(profile__error_ns(row->squares) / 1e9));
+}
+
+/* A row with the keys of all. NULL: no memory. */
+static json_t *blank_function(void)
+{
+	static const struct function none = {.file = "", .name = "", .qualname = ""};
+
+	return json_function(&none, &(struct profile_row){0}, false);
 }
 
 static int compare_total(const void *a, const void *b)
@@ -357,7 +396,8 @@ static json_t *json_functions(const struct advanced *a, struct profile_table *ta
 
 	qsort(table->rows, table->row_cnt, sizeof(*table->rows), compare_total);
 	for (size_t i = 0; i < table->row_cnt && i < limit; i++)
-		common__json_append(&list, json_function(a, &table->rows[i], table->exact));
+		common__json_append(&list, json_function(profile__function(a->profile, table->rows[i].function),
+							 &table->rows[i], table->exact));
 	return list;
 }
 
@@ -421,7 +461,13 @@ static const struct common_tables tables = {
 	.key = "actions",
 	.more = interpreter__json,
 	.more_key = "interpreter",
+	.why_empty = why_no_sections,
 };
+
+static char *why_empty(struct job *job, const struct report_options *options)
+{
+	return common__why_empty(&tables, job, options);
+}
 
 static int print_text(struct job *job, const struct report_options *options, FILE *out)
 {
@@ -433,12 +479,14 @@ static int print_json(struct job *job, const struct report_options *options, FIL
 	static const char *const path[] = {"processes", "actions", "functions", NULL};
 
 	return common__print_object(common__json_tables(report_advanced.name, &tables, job, options), options, path,
-				    out);
+				    blank_function(), out);
 }
 
 const struct report_ops report_advanced = {
 	.name = "advanced",
 	.sort_keys = pstats_table__sort_keys,
+	.by_action = true,
 	.text = print_text,
 	.json = print_json,
+	.why_empty = why_empty,
 };

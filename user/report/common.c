@@ -280,6 +280,14 @@ json_t *common__json_unless_failed(json_t *value, int failed)
 	return NULL;
 }
 
+json_t *common__json_first(json_t *list, int failed)
+{
+	json_t *item = failed ? NULL : json_incref(json_array_get(list, 0));
+
+	json_decref(list);
+	return item;
+}
+
 json_t *common__json_process(const struct rec_target *target, const char *key, json_t *rows)
 {
 	return json_pack("{s:I, s:s, s:o, s:o}", "pid", (json_int_t)target->pid, "role", labels__role(target->role),
@@ -341,6 +349,22 @@ int common__print_tables(const struct common_tables *tables, struct job *job, co
 		err = tables->print(job, options, PROCESSES_ALL_MAIN, out);
 	free(targets);
 	return err;
+}
+
+char *common__why_empty(const struct common_tables *tables, struct job *job, const struct report_options *options)
+{
+	struct rec_target *targets = NULL;
+	size_t cnt = 0;
+	bool empty = !options->per_rank || !tables->processes(job, &targets, &cnt);
+
+	for (size_t i = 0; i < cnt && empty; i++) {
+		char *why = tables->why_empty(job, options, targets[i].pid);
+
+		empty = why;
+		free(why);
+	}
+	free(targets);
+	return empty ? tables->why_empty(job, options, PROCESSES_ALL_MAIN) : NULL;
 }
 
 /* NULL: no memory. */
@@ -483,14 +507,20 @@ int common__print_json(json_t *object, FILE *out)
 	return err ?: common__flush(out);
 }
 
-int common__print_object(json_t *object, const struct report_options *options, const char *const *path, FILE *out)
+int common__print_csv(json_t *object, const char *const *path, json_t *blank, FILE *out)
 {
-	int err = -ENOMEM;
+	int err = object && blank ? csv__print(object, path, blank, out) : -ENOMEM;
 
-	if (!options->csv)
-		return common__print_json(object, out);
-	if (object)
-		err = csv__print(object, path + !json_object_get(object, *path), out);
 	json_decref(object);
+	json_decref(blank);
 	return err ?: common__flush(out);
+}
+
+int common__print_object(json_t *object, const struct report_options *options, const char *const *path, json_t *blank,
+			 FILE *out)
+{
+	if (options->csv)
+		return common__print_csv(object, path + !json_object_get(object, *path), blank, out);
+	json_decref(blank);
+	return common__print_json(object, out);
 }

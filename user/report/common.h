@@ -44,10 +44,16 @@ json_t *common__json_target(const struct rec_target *target);
  */
 int common__print_json(json_t *object, FILE *out);
 /*
- * Prints an object as JSON; with --csv, the rows at the end of path (see csv.h), which begins with
- * "processes", also where the object has no such list. Takes object over. Returns as above.
+ * Prints the rows of an object at the end of path (see csv.h) as CSV. If there are none, the heads
+ * are the keys of blank, a row; NULL: no memory. Takes object and blank over. Returns as above.
  */
-int common__print_object(json_t *object, const struct report_options *options, const char *const *path, FILE *out);
+int common__print_csv(json_t *object, const char *const *path, json_t *blank, FILE *out);
+/*
+ * Prints an object as JSON; with --csv, its rows as above; path begins with "processes", also where
+ * the object has no such list.
+ */
+int common__print_object(json_t *object, const struct report_options *options, const char *const *path, json_t *blank,
+			 FILE *out);
 /*
  * Returns an item of `processes`: it describes the process and holds the rows under `key`. Takes
  * rows over. NULL: no memory, for this object or (rows is NULL) for the rows.
@@ -65,6 +71,8 @@ struct common_tables {
 	int (*print)(struct job *job, const struct report_options *options, uint32_t pid, FILE *out);
 	json_t *(*rows)(struct job *job, const struct report_options *options, uint32_t pid);
 	const char *key; /* of the rows in JSON */
+	/* Returns why it has no row, malloc'ed; NULL: it has some, or no memory. */
+	char *(*why_empty)(struct job *job, const struct report_options *options, uint32_t pid);
 	/* What JSON has after the rows, under more_key; a NULL function: nothing. */
 	json_t *(*more)(struct job *job, uint32_t pid);
 	const char *more_key;
@@ -73,6 +81,8 @@ struct common_tables {
 /* Prints the table of all main processes, or with --per-rank one for each process. 0 or -errno. */
 int common__print_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,
 			 FILE *out);
+/* Returns why none of these tables has a row, as tables->why_empty does. */
+char *common__why_empty(const struct common_tables *tables, struct job *job, const struct report_options *options);
 /*
  * Returns the object of a report with the rows of all main processes, and with --per-rank
  * `processes`. NULL: no memory.
@@ -97,6 +107,8 @@ int common__count_processes(const void *items, size_t cnt, size_t item_bytes, si
  */
 void common__json_append(json_t **list, json_t *item);
 void common__json_set(json_t **object, const char *key, json_t *item);
+/* Returns the first item of a list, which it drops; NULL after a failure. */
+json_t *common__json_first(json_t *list, int failed);
 /* Returns value; after a failure drops value and returns NULL. */
 json_t *common__json_unless_failed(json_t *value, int failed);
 /*

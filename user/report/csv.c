@@ -123,7 +123,7 @@ void csv__release(struct csv *csv)
 
 /* ---- lists of rows ---- */
 
-/* Sets what a row has of an object around it. Nonzero: no memory. */
+/* Sets what a row has of an object around it; NULL: the keys alone. Nonzero: no memory. */
 static int add_outer(json_t *row, const char *list, const json_t *object)
 {
 	static const struct {
@@ -138,7 +138,8 @@ static int add_outer(json_t *row, const char *list, const json_t *object)
 
 	for (size_t i = 0; i < sizeof(outer) / sizeof(*outer); i++)
 		if (!strcmp(outer[i].list, list))
-			failed |= json_object_set(row, outer[i].name, json_object_get(object, outer[i].key));
+			failed |= object ? json_object_set(row, outer[i].name, json_object_get(object, outer[i].key))
+					 : json_object_set_new(row, outer[i].name, json_null());
 	return failed;
 }
 
@@ -164,12 +165,25 @@ static int print_level(struct csv *csv, const json_t *object, const char *const 
 	return failed;
 }
 
-int csv__print(const json_t *report, const char *const *path, FILE *out)
+static int print_heads_alone(struct csv *csv, const char *const *path, json_t *blank)
+{
+	json_t *row = json_object();
+	int failed = 0;
+
+	for (; path[1]; path++)
+		failed |= add_outer(row, *path, NULL);
+	failed |= json_object_update(row, blank);
+	return csv__heads(csv, row) || failed;
+}
+
+int csv__print(const json_t *report, const char *const *path, json_t *blank, FILE *out)
 {
 	struct csv csv = {.out = out};
 	json_t *outer = json_object();
 	int failed = print_level(&csv, report, path, outer);
 
+	if (!failed && !csv.columns)
+		failed = print_heads_alone(&csv, path, blank);
 	json_decref(outer);
 	csv__release(&csv);
 	return failed ? -ENOMEM : 0;

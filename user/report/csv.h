@@ -25,8 +25,9 @@ void csv__release(struct csv *csv);
 
 /*
  * Prints the rows that a report has at the end of a path of lists, such as {"processes", "files",
- * NULL}: each row begins with what tells its process or its action. 0 or -ENOMEM.
+ * NULL}: each row begins with what tells its process or its action. If there are none, the heads
+ * alone, as a row `blank` has them. 0 or -ENOMEM.
  */
-int csv__print(const json_t *report, const char *const *path, FILE *out);
+int csv__print(const json_t *report, const char *const *path, json_t *blank, FILE *out);
 
 #endif

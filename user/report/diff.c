@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "user/lib/columns.h"
 #include "user/report/common.h"
 #include "user/report/csv.h"
 #include "user/report/diff_notes.h"
@@ -13,6 +14,7 @@
 #define NAME_WIDTH_MIN 30
 #define NAME_WIDTH_MAX 70
 #define TERMINAL_MIN   12 /* width of names in a narrow terminal */
+#define SIDE_HANG      3  /* "A  " */
 #define NUMBERS_WIDTH  68 /* what a row has besides the name */
 
 static const char *const titles[] = {
@@ -65,7 +67,7 @@ static int print_diff_row(const struct diff_row *row, size_t width, FILE *out)
 	if (!isnan(row->error_s))
 		print_s(error, sizeof(error), "", row->error_s);
 	fputs(diff__is_chance(row) ? "~ " : "  ", out);
-	text__pad(out, name, width + text__width(name) - text__cells(name));
+	text__pad(out, name, width + text__width(name) - columns__of_text(name));
 	fprintf(out, " %12s %12s %13s %10s  +- %s\n", print_s(a, sizeof(a), "", row->s[DIFF_A]),
 		print_s(b, sizeof(b), "", row->s[DIFF_B]), print_s(by, sizeof(by), change >= 0 ? "+" : "", change),
 		percent, error);
@@ -83,7 +85,7 @@ static size_t name_width(const struct diff *diff, const struct diff_options *opt
 		size_t shown = 0;
 
 		for (size_t i = 0; i < diff->rows[section].cnt; i++) {
-			size_t length = text__cells(rows[i].name);
+			size_t length = columns__of_text(rows[i].name);
 
 			if (is_shown(diff, options, &rows[i], shown) && ++shown && length > width)
 				width = length;
@@ -114,17 +116,22 @@ static int print_section(const struct diff *diff, const struct diff_options *opt
 	return err;
 }
 
-static void print_side(const struct diff_side *side, const char *letter, const char *file, FILE *out)
+static int print_side(const struct diff_side *side, const char *letter, const char *path, FILE *out)
 {
-	char median[32], p99[32];
+	size_t columns = text__columns(), room = columns > TERMINAL_MIN + SIDE_HANG ? columns - SIDE_HANG - 1 : 1;
+	char median[32], p99[32], *file = text__fit(path, room);
 
+	if (!file)
+		return -ENOMEM;
 	if (!side->steps)
-		text__line(out, "%s  %s: no steps, in %.4g s", letter, file, side->window_s);
+		text__wrapped(out, SIDE_HANG, "%s  %s: no steps, in %.4g s", letter, file, side->window_s);
 	else
-		text__line(out, "%s  %s: %zu steps of %zu process%s in %.4g s, median %s, p99 %s", letter, file,
-			   side->steps, side->ranks, side->ranks == 1 ? "" : "es", side->window_s,
-			   print_s(median, sizeof(median), "", side->median_s),
-			   print_s(p99, sizeof(p99), "", side->p99_s));
+		text__wrapped(out, SIDE_HANG, "%s  %s: %zu steps of %zu process%s in %.4g s, median %s, p99 %s", letter,
+			      file, side->steps, side->ranks, side->ranks == 1 ? "" : "es", side->window_s,
+			      print_s(median, sizeof(median), "", side->median_s),
+			      print_s(p99, sizeof(p99), "", side->p99_s));
+	free(file);
+	return 0;
 }
 
 static void print_slower(const struct diff *diff, FILE *out)
@@ -135,15 +142,15 @@ static void print_slower(const struct diff *diff, FILE *out)
 	if (isnan(slower))
 		return;
 	if (fabs(slower) > error)
-		text__line(out, "B's median step takes %.1f %% %s, +- %.1f %%.", fabs(slower), how, error);
+		text__wrapped(out, 2, "B's median step takes %.1f %% %s, +- %.1f %%.", fabs(slower), how, error);
 	else if (isnan(error))
-		text__line(out, "B's median step takes %.1f %% %s; how much of that is chance is not known.",
-			   fabs(slower), how);
+		text__wrapped(out, 2, "B's median step takes %.1f %% %s; how much of that is chance is not known.",
+			      fabs(slower), how);
 	else
-		text__line(
-			out,
-			"B's median step takes as long as A's: what it takes %s, %.1f %%, may be chance (+- %.1f %%).",
-			how, fabs(slower), error);
+		text__wrapped(
+			out, 2,
+			"B's median step takes as long as A's: the difference, %+.1f %%, may be chance (+- %.1f %%).",
+			slower, error);
 }
 
 int report_diff__text(const struct diff *diff, const struct diff_options *options, FILE *out)
@@ -152,18 +159,18 @@ int report_diff__text(const struct diff *diff, const struct diff_options *option
 	size_t width = name_width(diff, options), chances = 0, changes = 0;
 	int err = diff_notes__make(diff, &notes);
 
-	print_side(&diff->sides[DIFF_A], "A", options->files[DIFF_A], out);
-	print_side(&diff->sides[DIFF_B], "B", options->files[DIFF_B], out);
+	err = err ?: print_side(&diff->sides[DIFF_A], "A", options->files[DIFF_A], out);
+	err = err ?: print_side(&diff->sides[DIFF_B], "B", options->files[DIFF_B], out);
 	print_slower(diff, out);
 	for (size_t i = 0; i < notes.cnt; i++)
-		text__line(out, "%s", ((char **)notes.items)[i]);
+		text__wrapped(out, 2, "%s", ((char **)notes.items)[i]);
 	diff_notes__free(&notes);
 	for (int i = 0; i < DIFF__SECTIONS; i++)
 		for (size_t r = 0; r < diff->rows[i].cnt; r++)
 			changes += diff__is_change(diff, &((const struct diff_row *)diff->rows[i].items)[r]);
 	if (!changes)
-		text__line(out, "Nothing changed by more than chance and a hundredth of %s.",
-			   diff->per_step ? "a step" : "the time");
+		text__wrapped(out, 2, "No row changed by more than chance and more than a hundredth of %s.",
+			      diff->per_step ? "a step" : "the time");
 	if (changes || options->all)
 		fprintf(out, "\n%-*s %12s %12s %13s\n", (int)width + 2,
 			diff->per_step ? "Time per step" : "Time per second", "A", "B", "change");

@@ -43,6 +43,19 @@ static void print_wait(const struct dump_thread *thread, FILE *out)
 	fputc('\n', out);
 }
 
+/* On a terminal long paths and names are cut in their middle. */
+static void print_frame(const struct py_frame *frame, FILE *out)
+{
+	char line[16] = "?", *text;
+
+	if (frame->line)
+		snprintf(line, sizeof(line), "%d", frame->line);
+	if (asprintf(&text, "%s:%s %s", frame->file, line, frame->name) < 0)
+		return;
+	text__last(out, 0, "    ", text);
+	free(text);
+}
+
 static void print_thread(const struct dump_thread *thread, FILE *out)
 {
 	char *name = utf8__escape(thread->task.name);
@@ -55,10 +68,7 @@ static void print_thread(const struct dump_thread *thread, FILE *out)
 	for (uint32_t i = 0; i < thread->stack.frame_cnt; i++) {
 		const struct py_frame *frame = &thread->stack.frames[i];
 
-		if (frame->line)
-			text__line(out, "    %s:%d %s", frame->file, frame->line, frame->name);
-		else
-			text__line(out, "    %s:? %s", frame->file, frame->name);
+		print_frame(frame, out);
 	}
 	if (thread->stack.cut)
 		fprintf(out, "    (more than %d frames: the outer ones are left out)\n", PY_FRAMES_MAX);
@@ -72,16 +82,17 @@ int dump__text(const struct dump *dump, FILE *out)
 		if (i)
 			fputc('\n', out);
 		common__process(&process->target, out);
-		text__line(out, "  %s", process->command);
+		text__last(out, 0, "  ", process->command);
 		if (process->target.python[0])
 			text__line(out, "  Python %s%s%s%s%s", process->target.python,
 				   process->target.torch[0] ? ", torch " : "", process->target.torch,
 				   process->target.jax[0] ? ", JAX " : "", process->target.jax);
 		if (process->trouble)
-			fprintf(out, "  (no stacks: %s)\n", process->trouble);
+			text__wrapped(out, 3, "  (no stacks: %s)", process->trouble);
 		if (process->hidden_stacks)
-			fprintf(out, "  (%u more stacks, of other interpreters in these threads, are not shown)\n",
-				process->hidden_stacks);
+			text__wrapped(out, 3,
+				      "  (%u more stacks, of other interpreters in these threads, are not shown)",
+				      process->hidden_stacks);
 		for (size_t k = 0; k < process->thread_cnt; k++)
 			print_thread(&process->threads[k], out);
 	}
@@ -130,8 +141,9 @@ static json_t *json_thread(uint32_t pid, const struct dump_thread *thread)
 			 "stack", stack, "frames", json_frames(&thread->stack));
 }
 
-int dump__json(const struct dump *dump, FILE *out)
+int dump__data(const struct dump *dump, bool csv, FILE *out)
 {
+	static const char *const path[] = {"threads", NULL};
 	json_t *targets = json_array(), *threads = json_array(), *object;
 	uint32_t hidden = 0;
 	int failed = 0;
@@ -147,5 +159,6 @@ int dump__json(const struct dump *dump, FILE *out)
 	}
 	object = json_pack("{s:s, s:s, s:o, s:o, s:I}", "report", "dump", "stepflame", STEPFLAME_VERSION, "target",
 			   targets, "threads", threads, "hidden_stacks", (json_int_t)hidden);
-	return common__print_json(common__json_unless_failed(object, failed), out);
+	object = common__json_unless_failed(object, failed);
+	return csv ? common__print_csv(object, path, json_object(), out) : common__print_json(object, out);
 }

@@ -33,6 +33,7 @@ struct dump {
 
 /* 0 or -errno (of the write, or -ENOMEM). */
 int dump__text(const struct dump *dump, FILE *out);
-int dump__json(const struct dump *dump, FILE *out);
+/* As JSON, or as CSV, a row for each thread. */
+int dump__data(const struct dump *dump, bool csv, FILE *out);
 
 #endif

@@ -309,32 +309,86 @@ static int print_gpu_processes(const struct gpu_view *view, FILE *out)
 	return err;
 }
 
+static const char no_gpus[] =
+	"This recording has no figures of GPUs: no process used CUDA, or it was made without --gpu. "
+	"Record again: stepflame record --gpu auto -p PID; stepflame doctor -p PID says which CUDA "
+	"libraries the process has.";
+
+/* Has pid, or PROCESSES_ALL_MAIN, any row in one of the tables? */
+static bool has_gpu_rows(const struct gpu_view *view, uint32_t pid)
+{
+	struct gpu_rows rows;
+	size_t cnt = 0;
+
+	if (gpu_rows__collect(view, pid, &rows))
+		return true;
+	for (int i = 0; i < GPU_TABLE__COUNT; i++)
+		cnt += rows.tables[i].cnt;
+	gpu_rows__release(&rows);
+	return cnt;
+}
+
+static bool has_rows_of_action(const struct gpu_view *view)
+{
+	bool found = has_gpu_rows(view, PROCESSES_ALL_MAIN);
+	struct rec_target *targets = NULL;
+	size_t cnt = 0;
+
+	if (view->options->per_rank && gpu_rows__processes(view, &targets, &cnt))
+		return true;
+	for (size_t i = 0; i < cnt && !found; i++)
+		found = has_gpu_rows(view, targets[i].pid);
+	free(targets);
+	return found;
+}
+
+static char *why_no_gpus(struct job *job, const struct report_options *options)
+{
+	struct gpu_view view;
+	char *text = NULL;
+	size_t cnt;
+
+	if (gpu_view__open(&view, job, options))
+		return NULL;
+	gpu__processes(view.gpu, &cnt);
+	if (!cnt)
+		text = strdup(no_gpus);
+	else if (options->action && !has_rows_of_action(&view) &&
+		 asprintf(&text,
+			  "No call and no work of a GPU was seen in an action named \"%s\". Names are matched exactly; "
+			  "--by-action shows every action.",
+			  options->action) < 0)
+		text = NULL;
+	gpu_view__close(&view);
+	return text;
+}
+
 static int print_text(struct job *job, const struct report_options *options, FILE *out)
 {
 	struct gpu_view view;
-	size_t cnt;
+	char *why = why_no_gpus(job, options);
 	int err = gpu_view__open(&view, job, options);
 
 	if (err)
-		return err;
-	gpu__processes(view.gpu, &cnt);
-	if (!cnt)
-		text__paragraph(out,
-				"This recording has no figures of GPUs: no process used CUDA, or it was made without "
-				"--gpu. Record again: stepflame record --gpu auto -p PID; stepflame doctor -p PID says "
-				"which CUDA libraries the process has.");
+		goto out;
+	if (why)
+		text__paragraph(out, "%s", why);
 	else if (options->per_rank)
 		err = print_gpu_processes(&view, out);
 	else
 		err = print_process_gpus(&view, PROCESSES_ALL_MAIN, out);
 	err = err ?: print_usage(&view, out);
 	gpu_view__close(&view);
+out:
+	free(why);
 	return common__end(err, job, out);
 }
 
 const struct report_ops report_gpu = {
 	.name = "gpu",
 	.sort_keys = gpu_rows__sort_keys,
+	.by_action = true,
 	.text = print_text,
 	.json = report_gpu__json,
+	.why_empty = why_no_gpus,
 };

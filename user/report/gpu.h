@@ -20,6 +20,9 @@ int gpu_table__add(const struct gpu_view *view, const struct gpu_rows *rows, enu
 int gpu_table__add_sum(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
 		       struct table *table);
 
+/* Returns a row of kernels with the keys of all. NULL: no memory. */
+json_t *gpu_table__blank_kernel(const struct gpu_view *view);
+
 /* Adds a row for each GPU that pid, or any main process, used. */
 int gpu_tables__lines(const struct gpu_view *view, uint32_t pid, struct table *table);
 /* Adds a row for each GPU of the host, whichever process used the GPU. */

@@ -237,7 +237,7 @@ int report_gpu__json(struct job *job, const struct report_options *options, FILE
 	static const char *const path[] = {"processes", "kernels", NULL};
 	struct gpu_view view;
 	struct table usage;
-	json_t *object;
+	json_t *object, *blank;
 	int failed = gpu_view__open(&view, job, options);
 
 	if (failed)
@@ -248,6 +248,7 @@ int report_gpu__json(struct job *job, const struct report_options *options, FILE
 	failed |= gpu_tables__usage(&view, &usage);
 	if (options->per_rank)
 		failed |= json_object_set_new(object, "processes", json_gpu_processes(&view));
+	blank = gpu_table__blank_kernel(&view);
 	gpu_view__close(&view);
-	return common__print_object(common__json_unless_failed(object, failed), options, path, out);
+	return common__print_object(common__json_unless_failed(object, failed), options, path, blank, out);
 }

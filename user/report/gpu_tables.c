@@ -165,6 +165,15 @@ int gpu_table__add(const struct gpu_view *view, const struct gpu_rows *rows, enu
 	return err;
 }
 
+json_t *gpu_table__blank_kernel(const struct gpu_view *view)
+{
+	json_t *list = json_array();
+	struct table table = {.list = list};
+	const struct gpu_rows none = {0};
+
+	return common__json_first(list, add_work_row(view, &none, &(struct gpu_row){0}, true, "", strdup(""), &table));
+}
+
 int gpu_table__add_sum(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
 		       struct table *table)
 {

@@ -198,15 +198,23 @@ static int print_io_processes(struct job *job, const struct report_options *opti
 	return err;
 }
 
-static int print_text(struct job *job, const struct report_options *options, FILE *out)
+static char *why_no_io(struct job *job, const struct report_options *options)
 {
 	size_t cnt;
-	int err;
 
 	io__calls(job__io(job), &cnt);
-	if (!cnt)
-		text__paragraph(out, "This recording has no system calls and files: stepflame record --syscalls counts "
-				     "them.");
+	return cnt ? NULL
+		   : strdup("This recording has no system calls and files: stepflame record --syscalls counts them.");
+}
+
+static int print_text(struct job *job, const struct report_options *options, FILE *out)
+{
+	char *why = why_no_io(job, options);
+	int err;
+
+	if (why)
+		text__paragraph(out, "%s", why);
+	free(why);
 	err = options->per_rank ? print_io_processes(job, options, out) : print_roles(job, options, out);
 	err = err ?: report_workers__text(job, out);
 	return common__end(err, job, out);
@@ -228,6 +236,15 @@ static json_t *json_process(struct job *job, const struct report_options *option
 	return common__json_unless_failed(process, failed);
 }
 
+/* A row with the keys of all. NULL: no memory. */
+static json_t *blank_call(void)
+{
+	json_t *list = json_array();
+	struct table table = {.list = list};
+
+	return common__json_first(list, add_call_row(&table, &(struct syscall_val){0}, 0, 0, ""));
+}
+
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
 {
 	static const char *const path[] = {"processes", "syscalls", NULL};
@@ -241,7 +258,7 @@ static int print_json(struct job *job, const struct report_options *options, FIL
 	free(targets);
 	failed |= json_object_set_new(object, "processes", processes);
 	failed |= json_object_set_new(object, "workers", report_workers__json(job));
-	return common__print_object(common__json_unless_failed(object, failed), options, path, out);
+	return common__print_object(common__json_unless_failed(object, failed), options, path, blank_call(), out);
 }
 
 const struct report_ops report_io = {
@@ -249,4 +266,5 @@ const struct report_ops report_io = {
 	.sort_keys = io_rows__sort_keys,
 	.text = print_text,
 	.json = print_json,
+	.why_empty = why_no_io,
 };

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/columns.h"
 #include "user/lib/utf8.h"
 #include "user/report/text.h"
 
@@ -100,7 +101,7 @@ static const char *break_line(const char *text, size_t room, const char **rest)
 			fits = before;
 			*rest = at;
 		}
-		used += text__code_cells(code);
+		used += columns__of_code(code);
 		if (used > room && fits)
 			return fits;
 	}

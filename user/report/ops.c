@@ -33,27 +33,54 @@ static bool saw_memory(struct job *job, enum op_memory memory)
 
 /* ---- text ---- */
 
-static void explain_no_ops(struct job *job, const struct ops_rows *rows, const struct report_options *options,
-			   uint32_t pid, FILE *out)
+/* malloc'ed; NULL: no memory. */
+static char *no_ops_text(struct job *job, const struct ops_rows *rows, const struct report_options *options,
+			 uint32_t pid)
 {
 	const char *where = pid == PROCESSES_ALL_MAIN ? "" : " in this process";
 	size_t window_cnt;
+	char *text;
+	int bytes;
 
 	job__op_windows(job, &window_cnt);
 	if (rows->has_rows)
-		text__paragraph(out,
-				"No operator was seen%s in an action named \"%s\". Names are matched exactly; "
-				"--by-action shows every action, and %s has what is in no action.",
-				where, options->action, OPS_NO_ACTION);
+		bytes = asprintf(&text,
+				 "No operator was seen%s in an action named \"%s\". Names are matched exactly; "
+				 "--by-action shows every action, and %s has what is in no action.",
+				 where, options->action, OPS_NO_ACTION);
 	else if (window_cnt)
-		text__paragraph(out,
-				"No operator was seen%s while operators were counted. Is the job training, past its "
-				"imports and set-up? Then record for longer; --per-rank lists what its children did.",
-				where);
+		bytes = asprintf(&text,
+				 "No operator was seen%s while operators were counted. Is the job training, past its "
+				 "imports and set-up? Then record for longer; --per-rank lists what its children did.",
+				 where);
 	else
-		text__paragraph(out,
-				"This recording has no operators: stepflame counts them only on request, because each "
-				"call costs. Record again with --ops: stepflame record --ops -p PID");
+		bytes = asprintf(&text, "This recording has no operators: stepflame counts them only on request, "
+					"because each call costs. Record again with --ops: stepflame record --ops -p "
+					"PID");
+	return bytes < 0 ? NULL : text;
+}
+
+static char *why_no_ops(struct job *job, const struct report_options *options, uint32_t pid)
+{
+	struct ops_rows rows;
+	char *text;
+
+	if (ops_rows__collect(job, options, pid, options->by_action, &rows))
+		return NULL;
+	text = rows.cnt ? NULL : no_ops_text(job, &rows, options, pid);
+	ops_rows__release(&rows);
+	return text;
+}
+
+static int explain_no_ops(struct job *job, const struct ops_rows *rows, const struct report_options *options,
+			  uint32_t pid, FILE *out)
+{
+	char *text = no_ops_text(job, rows, options, pid);
+
+	if (text)
+		text__paragraph(out, "%s", text);
+	free(text);
+	return text ? 0 : -ENOMEM;
 }
 
 /* Explains options that ask for something no row has: the recording was made without it. */
@@ -130,7 +157,7 @@ static int print_ops_tables(struct job *job, const struct report_options *option
 		return err;
 	table.device = rows.has_device;
 	if (!rows.cnt)
-		explain_no_ops(job, &rows, options, pid, out);
+		err = explain_no_ops(job, &rows, options, pid, out);
 	for (size_t first = 0, next; first < rows.cnt && !err; first = next) {
 		const char *action = rows.items[first].action;
 
@@ -294,8 +321,20 @@ static const struct common_tables tables = {
 	.processes = ops_rows__processes,
 	.print = print_ops_tables,
 	.rows = json_op_rows,
+	.why_empty = why_no_ops,
 	.key = "ops",
 };
+
+static char *why_empty(struct job *job, const struct report_options *options)
+{
+	return common__why_empty(&tables, job, options);
+}
+
+/* A row with the keys of all. NULL: no memory. */
+static json_t *blank_op(void)
+{
+	return json_op_row(&(struct ops_rows){0}, &(struct ops_row){.name = "", .val.calls = 1}, false);
+}
 
 static int print_text(struct job *job, const struct report_options *options, FILE *out)
 {
@@ -312,12 +351,14 @@ static int print_json(struct job *job, const struct report_options *options, FIL
 	json_t *object = common__json_tables(report_ops.name, &tables, job, options);
 
 	common__json_set(&object, "op_windows", json_op_windows(job));
-	return common__print_object(object, options, path, out);
+	return common__print_object(object, options, path, blank_op(), out);
 }
 
 const struct report_ops report_ops = {
 	.name = "ops",
 	.sort_keys = ops_rows__sort_keys,
+	.by_action = true,
 	.text = print_text,
 	.json = print_json,
+	.why_empty = why_empty,
 };

@@ -16,6 +16,11 @@ const struct report_ops *report__find(const char *name)
 	return NULL;
 }
 
+const struct report_ops *report__at(size_t index)
+{
+	return index < sizeof(reports) / sizeof(*reports) ? reports[index] : NULL;
+}
+
 size_t report_options__limit(const struct report_options *options, int default_limit)
 {
 	int limit = options->limit < 0 ? default_limit : options->limit;

@@ -13,7 +13,8 @@ struct report_options {
 	bool leaf;     /* simple: only rows that contain no other; advanced: also symbols */
 	bool per_rank; /* one table per process */
 	bool json;
-	bool csv; /* of the rows of the main table */
+	bool csv;       /* of the rows of the main table */
+	bool lightning; /* simple: Lightning's own layout, however wide */
 	/* Operator report: what else, besides the name, splits rows; and FLOPs. */
 	bool overloads;
 	bool shapes;
@@ -35,9 +36,15 @@ struct report_options {
 struct report_ops {
 	const char *name;             /* "simple" */
 	const char *const *sort_keys; /* NULL-terminated; the first is the default */
+	bool by_action;               /* --action chooses its rows */
 	/* Prints to out. 0 or -errno (of the write, or -ENOMEM). */
 	int (*text)(struct job *job, const struct report_options *options, FILE *out);
 	int (*json)(struct job *job, const struct report_options *options, FILE *out); /* with options->csv: CSV */
+	/*
+	 * Returns why the main table has no row, in a sentence, malloc'ed; NULL: it has some, or no
+	 * memory. NULL function: not known.
+	 */
+	char *(*why_empty)(struct job *job, const struct report_options *options);
 };
 
 extern const struct report_ops report_summary;
@@ -54,6 +61,8 @@ extern const struct report_ops report_steps;
  */
 size_t report_options__limit(const struct report_options *options, int default_limit);
 
+/* Returns a report of the table, by its index; NULL: the table has no more. */
+const struct report_ops *report__at(size_t index);
 /* Returns NULL for an unknown name. */
 const struct report_ops *report__find(const char *name);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The simple report: Lightning's SimpleProfiler table of the actions seen, and below it what the
- * table is made from.
+ * The simple report: a table of the actions seen that fits the terminal, or with --simple that of
+ * Lightning's SimpleProfiler, and below it what the table is made from.
  *
- * A table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with
+ * Lightning's table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with
  * extended=True) returns for the same rows, including tabs, dash lines and rounding, except that
  * control characters in names are escaped.
  */
@@ -19,6 +19,7 @@
 #include "user/model/labels.h"
 #include "user/report/common.h"
 #include "user/report/rows.h"
+#include "user/report/table.h"
 #include "user/report/text.h"
 
 /* Rows of the text, unless --limit or --all say otherwise; JSON and CSV have all. */
@@ -116,29 +117,124 @@ out:
 	return err;
 }
 
-/* ---- text ---- */
+/* ---- no rows ---- */
 
-static void explain_no_actions(const struct rows *rows, const struct report_options *options, const char *where,
-			       FILE *out)
+/* malloc'ed; NULL: no memory. */
+static char *no_actions_text(const struct rows *rows, const struct report_options *options, uint32_t pid)
 {
+	const char *where = pid == PROCESSES_ALL_MAIN ? "" : " in this process";
+	char *text;
+	int bytes;
+
 	if (options->action)
-		text__paragraph(out, "No action%s is named \"%s\". Names are matched exactly; --all lists every one.",
-				where, options->action);
+		bytes = asprintf(&text,
+				 "No action%s is named \"%s\". Names are matched exactly; --all lists every one.",
+				 where, options->action);
 	else if (rows->unlisted)
-		text__paragraph(out, "No row to list%s, but %zu that %s not listed by default: see --all.", where,
-				rows->unlisted, rows->unlisted == 1 ? "is" : "are");
+		bytes = asprintf(&text, "No row to list%s, but %zu that %s not listed by default: see --all.", where,
+				 rows->unlisted, rows->unlisted == 1 ? "is" : "are");
 	else
-		text__paragraph(
-			out,
+		bytes = asprintf(
+			&text,
 			"No action was seen%s. Is the job training, past its imports and set-up? Then record for "
 			"longer, so that whole steps fall into the window. `stepflame doctor -p PID` says what can "
 			"be seen of a process; --per-rank lists what its children did.",
 			where);
+	return bytes < 0 ? NULL : text;
 }
+
+static char *why_no_actions(struct job *job, const struct report_options *options, uint32_t pid)
+{
+	struct rows rows;
+	char *text;
+
+	if (rows__collect(job, options, pid, "percent", &rows))
+		return NULL;
+	text = rows.cnt ? NULL : no_actions_text(&rows, options, pid);
+	rows__release(&rows);
+	return text;
+}
+
+static int explain_no_actions(const struct rows *rows, const struct report_options *options, uint32_t pid, FILE *out)
+{
+	char *text = no_actions_text(rows, options, pid);
+
+	if (text)
+		text__paragraph(out, "%s", text);
+	free(text);
+	return text ? 0 : -ENOMEM;
+}
+
+/* ---- rows for JSON, and for a table that fits the terminal ---- */
+
+static int add_action_row(struct job *job, const struct row *row, struct table *table)
+{
+	const struct agg_val *val = &row->val;
+	const struct rec_window *window = job__window(job);
+	double percent = rows__percent(row, rows__window_s(job)), mean_s = val->total_ns / 1e9 / val->calls;
+	double first_s = (int64_t)(val->first_ns - window->start_ns) / 1e9;
+	json_t *pid = row->pid == PROCESSES_ALL_MAIN ? json_null() : json_integer(row->pid);
+
+	return TABLE_ADD(table,
+			 ((const struct cell[]){
+				 cell__new("name", 5, "action", 0, 0, json_string(row->name)),
+				 cell__new("count", 4, "calls", 9, 0, json_integer(val->calls)),
+				 cell__new("total_s", 2, "total s", 11, 4, json_integer(val->total_ns)),
+				 cell__json("mean_s", json_real(mean_s)),
+				 cell__new(NULL, 3, "mean ms", 11, 3, json_real(mean_s * 1e3)),
+				 cell__json("min_s", json_real(val->min_ns / 1e9)),
+				 cell__json("max_s", json_real(val->max_ns / 1e9)),
+				 cell__new("percent", 1, "% time", 6, 2, common__json_real(!isnan(percent), percent)),
+				 cell__json("first_s", common__json_real(window->hdr.type, first_s)),
+				 cell__json("self_s", json_real(val->self_ns / 1e9)),
+				 cell__json("kind", json_string(labels__kind(row->kind))),
+				 cell__json("leaf", json_boolean(row->leaf)),
+				 cell__json("pid", pid),
+			 }));
+}
+
+static int add_action_rows(struct job *job, const struct rows *rows, struct table *table)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < rows->cnt && !err; i++)
+		err = add_action_row(job, &rows->items[i], table);
+	return err;
+}
+
+/* NULL: no memory. */
+static json_t *json_action_rows(struct job *job, const struct report_options *options, uint32_t pid)
+{
+	json_t *list = json_array();
+	struct table table = {.list = list};
+	struct rows rows;
+	int err = rows__collect(job, options, pid, "first", &rows);
+
+	if (err) {
+		json_decref(list);
+		return NULL;
+	}
+	err = add_action_rows(job, &rows, &table);
+	rows__release(&rows);
+	return common__json_unless_failed(list, err);
+}
+
+/* A row with the keys of all. NULL: no memory. */
+static json_t *blank_action(struct job *job)
+{
+	const struct row row = {.name = "", .val.calls = 1};
+	json_t *list = json_array();
+	struct table table = {.list = list};
+
+	return common__json_first(list, add_action_row(job, &row, &table));
+}
+
+/* ---- text ---- */
 
 static int print_simple_table(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
 {
 	struct report_options shown = *options;
+	struct table table = {.out = out, .gap = " ", .unknown = "-"};
 	struct rows rows;
 	int err;
 
@@ -147,9 +243,9 @@ static int print_simple_table(struct job *job, const struct report_options *opti
 	err = rows__collect(job, &shown, pid, "percent", &rows);
 	if (err)
 		return err;
-	err = simple__table(&rows, rows__window_s(job), out);
+	err = options->lightning ? simple__table(&rows, rows__window_s(job), out) : add_action_rows(job, &rows, &table);
 	if (!err && !rows.cnt)
-		explain_no_actions(&rows, options, pid == PROCESSES_ALL_MAIN ? "" : " in this process", out);
+		err = explain_no_actions(&rows, options, pid, out);
 	if (!err)
 		common__left_out(rows.cnt + rows.left_out, rows.cnt, "row", out);
 	if (!err && rows.processes > 1)
@@ -158,47 +254,20 @@ static int print_simple_table(struct job *job, const struct report_options *opti
 	return err;
 }
 
-/* ---- JSON ---- */
-
-static json_t *json_action_row(struct job *job, const struct row *row)
-{
-	const struct agg_val *val = &row->val;
-	const struct rec_window *window = job__window(job);
-	double percent = rows__percent(row, rows__window_s(job));
-	double first_s = (int64_t)(val->first_ns - window->start_ns) / 1e9;
-
-	return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:f, s:s, s:b, s:o}", "name", row->name, "count",
-			 (json_int_t)val->calls, "total_s", val->total_ns / 1e9, "mean_s",
-			 val->total_ns / 1e9 / val->calls, "min_s", val->min_ns / 1e9, "max_s", val->max_ns / 1e9,
-			 "percent", isnan(percent) ? json_null() : json_real(percent), "first_s",
-			 window->hdr.type ? json_real(first_s) : json_null(), "self_s", val->self_ns / 1e9, "kind",
-			 labels__kind(row->kind), "leaf", row->leaf, "pid",
-			 row->pid == PROCESSES_ALL_MAIN ? json_null() : json_integer(row->pid));
-}
-
-/* NULL: no memory. */
-static json_t *json_action_rows(struct job *job, const struct report_options *options, uint32_t pid)
-{
-	struct rows rows;
-	json_t *list;
-
-	if (rows__collect(job, options, pid, "first", &rows))
-		return NULL;
-	list = json_array();
-	for (size_t i = 0; i < rows.cnt; i++)
-		common__json_append(&list, json_action_row(job, &rows.items[i]));
-	rows__release(&rows);
-	return list;
-}
-
 /* ---- together ---- */
 
 static const struct common_tables tables = {
 	.processes = rows__processes,
 	.print = print_simple_table,
 	.rows = json_action_rows,
+	.why_empty = why_no_actions,
 	.key = "actions",
 };
+
+static char *why_empty(struct job *job, const struct report_options *options)
+{
+	return common__why_empty(&tables, job, options);
+}
 
 static int print_text(struct job *job, const struct report_options *options, FILE *out)
 {
@@ -209,12 +278,15 @@ static int print_json(struct job *job, const struct report_options *options, FIL
 {
 	static const char *const path[] = {"processes", "actions", NULL};
 
-	return common__print_object(common__json_tables(report_simple.name, &tables, job, options), options, path, out);
+	return common__print_object(common__json_tables(report_simple.name, &tables, job, options), options, path,
+				    blank_action(job), out);
 }
 
 const struct report_ops report_simple = {
 	.name = "simple",
 	.sort_keys = rows__sort_keys,
+	.by_action = true,
 	.text = print_text,
 	.json = print_json,
+	.why_empty = why_empty,
 };

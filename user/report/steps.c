@@ -88,6 +88,8 @@ int steps_of__new(const struct steps_view *view, const struct step_track *track,
 		return err;
 	}
 	of->resources = resource_samples__of(view->job, track->pid);
+	of->machine = machine_samples__of(view->job, track->pid);
+	of->readings = gpu_readings__of(view->job, view->gpu);
 	for (size_t i = 0; i < track->slow_cnt; i++)
 		of->order[i] = i;
 	if (!sort || !strcmp(sort, steps_report__sort_keys[0]))

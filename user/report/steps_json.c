@@ -86,8 +86,7 @@ static json_t *json_step(struct job *job, const struct steps_of *of, size_t i, s
 	if (*slow < track->slow_cnt && track->slow[*slow] == i)
 		cause = blame_cause__name(of->blame.groups[of->blame.steps[(*slow)++].group].cause);
 	return json_track_step(track, &track->steps[i], of->gpu.steps ? &of->gpu.steps[i] : NULL,
-			       steps_resources__json_step(&of->resources, &track->steps[i]), cause,
-			       job__window(job)->start_ns);
+			       steps_resources__json_step(of, &track->steps[i]), cause, job__window(job)->start_ns);
 }
 
 /* Prints the list of steps. 0 or -ENOMEM. */
@@ -304,7 +303,8 @@ static int print_json(const struct steps_view *view, FILE *out)
 {
 	json_t *object = common__json(view->job, report_steps.name);
 	int err, failed = json_object_set_new(object, "straggler", json_straggler(view)) |
-			  json_object_set_new(object, "resources", steps_resources__json(view));
+			  json_object_set_new(object, "resources", steps_resources__json(view)) |
+			  json_object_set_new(object, "machines", steps_resources__json_machines(view->job));
 
 	if (!view->track_cnt) {
 		failed |= set_no_track(object);
@@ -333,7 +333,7 @@ static int print_step_heads(const struct steps_view *view, struct csv *csv)
 	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
 		parts[cause] = (struct step_part){.cause = cause, .ns = 1};
 	failed = json_object_update_new(row, json_track_step(&(struct step_track){.thread = 1}, &step, &gpu,
-							     steps_resources__json_step_heads(), NULL, 0));
+							     steps_resources__json_step_heads(view), NULL, 0));
 	return csv__heads(csv, common__json_unless_failed(row, failed));
 }
 

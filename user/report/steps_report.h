@@ -3,6 +3,8 @@
 #ifndef STEPFLAME_USER_REPORT_STEPS_REPORT_H
 #define STEPFLAME_USER_REPORT_STEPS_REPORT_H
 
+#include "user/analysis/gpu_readings.h"
+#include "user/analysis/machine.h"
 #include "user/analysis/outside.h"
 #include "user/analysis/ranks.h"
 #include "user/analysis/resources.h"
@@ -31,6 +33,8 @@ struct steps_of {
 	struct verdict verdict;
 	struct outside outside;
 	struct resource_samples resources; /* of its process */
+	struct machine_samples machine;    /* of its machine */
+	struct gpu_readings readings;      /* of all GPUs of its machine */
 	uint32_t *order;                   /* indices into blame.steps, sorted by --sort */
 };
 
@@ -73,10 +77,11 @@ int steps_resources__print(const struct steps_view *view, FILE *out);
 #define STEPS_TROUBLE_BYTES 256
 /* What is wrong with the process that has the worst trouble; "": nothing. 0 or -ENOMEM. */
 int steps_resources__worst(const struct steps_view *view, char text[STEPS_TROUBLE_BYTES]);
-/* The rows of that table; what a step used, with null for what is not known. NULL: no memory. */
+/* The rows of that table, and the machines; what a step used, with null for what is not known. NULL: no memory. */
 json_t *steps_resources__json(const struct steps_view *view);
-json_t *steps_resources__json_step(const struct resource_samples *samples, const struct step *step);
-json_t *steps_resources__json_step_heads(void); /* all keys of a step */
+json_t *steps_resources__json_machines(struct job *job);
+json_t *steps_resources__json_step(const struct steps_of *of, const struct step *step);
+json_t *steps_resources__json_step_heads(const struct steps_view *view); /* all keys of a step */
 
 extern const char *const steps_report__sort_keys[];
 /* Returns seconds by cause, for the causes that occur, in a phase (-1: any). NULL: no memory. */

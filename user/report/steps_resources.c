@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What the steps report says about the resources of each process; docs/resources.md. */
+/* What the steps report says about the resources of each process, and of the machine; docs/resources.md. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "user/model/labels.h"
 #include "user/report/common.h"
+#include "user/report/gpu_rows.h"
 #include "user/report/steps_report.h"
 #include "user/report/text.h"
 
@@ -42,6 +44,15 @@ static json_t *json_growth(const struct resource_use *use)
 			 use->full_s < 0 ? json_null() : json_string(use->of_cgroup ? "cgroup" : "machine"));
 }
 
+static json_t *json_limits(const struct rec_limits *limits)
+{
+	if (!limits)
+		return json_null();
+	return json_pack("{s:o, s:o, s:o}", "memory_bytes", bytes_of(limits->memory_bytes, limits->memory_bytes),
+			 "cpus", common__json_real(limits->milli_cpus, limits->milli_cpus / 1e3), "processors",
+			 bytes_of(limits->processors, limits->processors));
+}
+
 static int add_row(const struct resource_use *use, struct table *table)
 {
 	const struct resource_rates *r = &use->rates;
@@ -75,6 +86,7 @@ static int add_row(const struct resource_use *use, struct table *table)
 		cell__if(wide, cell__new(NULL, 13, "received", 9, 2, mega(true, r->received_per_s))),
 		cell__if(wide, cell__new(NULL, 14, "sent", 7, 2, mega(true, r->sent_per_s))),
 		cell__json("growth", json_growth(use)),
+		cell__json("limits", json_limits(use->limits)),
 	};
 
 	return TABLE_ADD(table, cells);
@@ -150,6 +162,80 @@ int steps_resources__worst(const struct steps_view *view, char text[STEPS_TROUBL
 	return err;
 }
 
+/* Of main processes: all of a job mostly have the same. */
+static void print_limits(const struct resource_use *uses, size_t cnt, FILE *out)
+{
+	char text[128], last[128] = "";
+
+	for (size_t i = 0; i < cnt; i++) {
+		const struct rec_limits *limits = uses[i].role == ROLE_MAIN ? uses[i].limits : NULL;
+		int at = 0;
+
+		if (!limits || (!limits->memory_bytes && !limits->milli_cpus))
+			continue;
+		if (limits->memory_bytes)
+			at = snprintf(text, sizeof(text), "%.3g GB of memory", limits->memory_bytes / 1e9);
+		if (limits->milli_cpus)
+			snprintf(text + at, sizeof(text) - at, "%s%.3g s of CPU time a second", at ? ", " : "",
+				 limits->milli_cpus / 1e3);
+		if (strcmp(text, last))
+			text__paragraph(out, "limits of the cgroup of process %u (main): %s", REC_PID(uses[i].pid),
+					text);
+		memcpy(last, text, sizeof(last));
+	}
+}
+
+/* Nothing in a recording of an earlier version. 0 or -ENOMEM. */
+static int print_machines(struct job *job, FILE *out)
+{
+	struct machine_use *uses;
+	size_t cnt;
+	int err = machine_uses__new(job, &uses, &cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		const struct machine_use *use = &uses[i];
+		char cpu[32] = "", swap[32] = "no swap";
+
+		if (use->mean.cpu >= 0)
+			snprintf(cpu, sizeof(cpu), " %.1f %% busy", use->mean.cpu);
+		if (use->last->swap_bytes)
+			snprintf(swap, sizeof(swap), "swap %.1f %%", use->mean.swap);
+		text__paragraph(out, "machine%s%s: %u processor%s%s, memory %.1f %% of %.1f GB (at most %.1f %%), %s",
+				use->host ? " " : "", use->host ?: "", use->last->processors,
+				use->last->processors == 1 ? "" : "s", cpu, use->mean.memory,
+				use->last->memory_bytes / 1e9, use->memory_max, swap);
+	}
+	free(uses);
+	return err;
+}
+
+/* By NVML; report --gpu has the table. 0 or -ENOMEM. */
+static int print_gpus(const struct gpu *gpu, FILE *out)
+{
+	struct gpu_usage *uses;
+	size_t cnt;
+	int err = gpu_usage__list(gpu, &uses, &cnt);
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		const struct gpu_usage *use = &uses[i];
+		char busy[32] = "", memory[64] = "", power[32] = "", heat[32] = "";
+
+		if (use->busy_percent >= 0)
+			snprintf(busy, sizeof(busy), ", %.1f %% busy", use->busy_percent);
+		if (use->memory_bytes)
+			snprintf(memory, sizeof(memory), ", memory at most %.1f of %.1f GB",
+				 use->memory_used_bytes / 1e9, use->memory_bytes / 1e9);
+		if (use->power_w >= 0)
+			snprintf(power, sizeof(power), ", %.0f W", use->power_w);
+		if (use->temperature_c >= 0)
+			snprintf(heat, sizeof(heat), ", %.0f degrees", use->temperature_c);
+		text__paragraph(out, "GPU %u: %s%s%s%s%s", use->device, *use->name ? use->name : "no name", busy,
+				memory, power, heat);
+	}
+	free(uses);
+	return err;
+}
+
 int steps_resources__print(const struct steps_view *view, FILE *out)
 {
 	struct table table = {
@@ -171,6 +257,8 @@ int steps_resources__print(const struct steps_view *view, FILE *out)
 	}
 	if (cnt && !err) {
 		common__left_out(cnt, limit, "process", out);
+		err = print_machines(view->job, out) ?: print_gpus(view->gpu, out);
+		print_limits(uses, cnt, out);
 		for (size_t i = 0; i < cnt; i++)
 			if (say_trouble(&uses[i], text))
 				text__paragraph(out, "wrong: %s", text);
@@ -197,23 +285,83 @@ json_t *steps_resources__json(const struct steps_view *view)
 	return common__json_unless_failed(list, err);
 }
 
-json_t *steps_resources__json_step(const struct resource_samples *samples, const struct step *step)
+json_t *steps_resources__json_machines(struct job *job)
 {
-	struct resource_span span;
-	const struct resource_rates *r = &span.rates;
+	json_t *list = json_array();
+	struct machine_use *uses;
+	size_t cnt;
+	int err = machine_uses__new(job, &uses, &cnt);
 
-	if (!resource_samples__span(samples, step->start_ns, step->end_ns, &span))
-		return json_null();
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu_percent", rate(r->cpu_percent), "rss_bytes",
-			 bytes_of(span.has_memory, span.rss_bytes), "minor_faults_per_s", rate(r->minor_faults_per_s),
-			 "major_faults_per_s", rate(r->major_faults_per_s), "read_bytes_per_s", rate(r->read_per_s),
-			 "written_bytes_per_s", rate(r->written_per_s), "received_bytes_per_s", rate(r->received_per_s),
-			 "sent_bytes_per_s", rate(r->sent_per_s));
+	for (size_t i = 0; i < cnt; i++) {
+		const struct machine_use *use = &uses[i];
+
+		common__json_append(
+			&list, json_pack("{s:o, s:I, s:f, s:I, s:o, s:f, s:f, s:f, s:o, s:o}", "host",
+					 common__json_text(use->host ?: ""), "samples", (json_int_t)use->sample_cnt,
+					 "seconds", use->seconds, "processors", (json_int_t)use->last->processors,
+					 "cpu_percent", rate(use->mean.cpu), "memory_percent", use->mean.memory,
+					 "memory_max_percent", use->memory_max, "swap_percent", use->mean.swap,
+					 "memory_bytes", common__json_integer(use->last->memory_bytes), "swap_bytes",
+					 common__json_integer(use->last->swap_bytes)));
+	}
+	free(uses);
+	return common__json_unless_failed(list, err);
 }
 
-json_t *steps_resources__json_step_heads(void)
+/* ---- steps ---- */
+
+/* By the number of each GPU, so that CSV has a column for each figure of each. step NULL: the keys alone. */
+static json_t *json_gpus(struct gpu_readings all, const struct step *step)
 {
-	return json_pack("{s:n, s:n, s:n, s:n, s:n, s:n, s:n, s:n}", "cpu_percent", "rss_bytes", "minor_faults_per_s",
-			 "major_faults_per_s", "read_bytes_per_s", "written_bytes_per_s", "received_bytes_per_s",
-			 "sent_bytes_per_s");
+	json_t *gpus = json_object();
+
+	while (all.cnt) {
+		struct gpu_readings part = gpu_readings__next(&all);
+		struct gpu_reading of = {-1, -1, -1, -1};
+		char device[16];
+
+		if (step && !gpu_readings__span(&part, step->start_ns, step->end_ns, &of))
+			continue;
+		snprintf(device, sizeof(device), "%u", part.items->device);
+		common__json_set(&gpus, device,
+				 json_pack("{s:o, s:o, s:o, s:o}", "busy_percent", rate(of.busy_percent),
+					   "memory_used_bytes",
+					   bytes_of(of.memory_used_bytes >= 0, of.memory_used_bytes), "power_w",
+					   rate(of.power_w), "temperature_c", rate(of.temperature_c)));
+	}
+	return gpus;
+}
+
+static json_t *json_span(const struct resource_span *span, const struct machine_percent *machine, json_t *gpus)
+{
+	const struct resource_rates *r = &span->rates;
+
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu_percent",
+			 rate(r->cpu_percent), "rss_bytes", bytes_of(span->has_memory, span->rss_bytes), "shared_bytes",
+			 bytes_of(span->has_memory, span->shared_bytes), "swap_bytes",
+			 bytes_of(span->has_swap, span->swap_bytes), "minor_faults_per_s", rate(r->minor_faults_per_s),
+			 "major_faults_per_s", rate(r->major_faults_per_s), "read_bytes_per_s", rate(r->read_per_s),
+			 "written_bytes_per_s", rate(r->written_per_s), "received_bytes_per_s", rate(r->received_per_s),
+			 "sent_bytes_per_s", rate(r->sent_per_s), "machine_cpu_percent", rate(machine->cpu),
+			 "machine_memory_percent", rate(machine->memory), "machine_swap_percent", rate(machine->swap),
+			 "gpus", gpus);
+}
+
+json_t *steps_resources__json_step(const struct steps_of *of, const struct step *step)
+{
+	struct machine_percent machine = {-1, -1, -1};
+	struct resource_span span;
+
+	if (!resource_samples__span(&of->resources, step->start_ns, step->end_ns, &span))
+		return json_null();
+	machine_samples__span(&of->machine, step->start_ns, step->end_ns, &machine);
+	return json_span(&span, &machine, json_gpus(of->readings, step));
+}
+
+json_t *steps_resources__json_step_heads(const struct steps_view *view)
+{
+	static const struct resource_span span;
+	static const struct machine_percent machine;
+
+	return json_span(&span, &machine, json_gpus(gpu_readings__of(view->job, view->gpu), NULL));
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/columns.h"
 #include "user/model/boundaries.h"
 #include "user/report/common.h"
 #include "user/report/lines.h"
@@ -422,7 +423,7 @@ static void say_cost(const struct summary *summary, struct lines *lines)
 	else if (malformed)
 		snprintf(lost, sizeof(lost), "lost: records that made no sense (%" PRIu64 ")", malformed);
 	if (kinds > 1)
-		snprintf(lost + strlen(lost), sizeof(lost) - strlen(lost), "; and %zu other kind%s", kinds - 1,
+		snprintf(lost + strlen(lost), sizeof(lost) - strlen(lost), "; %zu more kind%s of loss", kinds - 1,
 			 summary_words__plural(kinds - 1));
 	lines__add(lines, &how, "%s%s; %s", slower, cpu, lost);
 }
@@ -491,12 +492,12 @@ static int say_next(const struct summary *summary, struct lines *lines)
 	/* A command that is cut does not run. */
 	if (!word || asprintf(&command, "stepflame report%s%s %s", *word ? " " : "", word, options) < 0)
 		goto out;
-	if (text__cells(command) > lines__room(lines)) {
+	if (columns__of_text(command) > lines__room(lines)) {
 		free(command);
 		if (asprintf(&command, "stepflame report FILE %s", options) < 0)
 			goto out;
 	}
-	if (text__cells(command) + strlen(words) + strlen("   ()") <= lines__room(lines)) {
+	if (columns__of_text(command) + strlen(words) + strlen("   ()") <= lines__room(lines)) {
 		lines__add(lines, &how, "%s   (%s)", command, words);
 	} else {
 		lines__add(lines, &how, "%s", command);

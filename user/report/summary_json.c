@@ -104,6 +104,17 @@ static json_t *json_workers(const struct summary *summary)
 	return list;
 }
 
+/* A row with the keys of all. NULL: no memory. */
+static json_t *blank_longest(void)
+{
+	struct summary_row row = {.name = "", .kind = "", .calls = 1};
+	const struct summary_rows rows = {.items = &row, .cnt = 1};
+	json_t *list = json_array();
+	struct table table = {.list = list};
+
+	return common__json_first(list, summary_rows__print(&rows, 0, &table));
+}
+
 int summary__json(struct job *job, const struct report_options *options, FILE *out)
 {
 	static const char *const path[] = {"processes", "longest", NULL};
@@ -129,5 +140,5 @@ int summary__json(struct job *job, const struct report_options *options, FILE *o
 	common__json_set(&object, "loaders", json_workers(&summary));
 	common__json_set(&object, "resources", common__json_text(trouble));
 	summary__release(&summary);
-	return common__print_object(object, options, path, out);
+	return common__print_object(object, options, path, blank_longest(), out);
 }

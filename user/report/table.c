@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/columns.h"
 #include "user/lib/utf8.h"
 #include "user/report/text.h"
 
@@ -119,7 +120,7 @@ static void print_last_rule(const struct table *table, size_t used)
 static int print_cell(FILE *out, const char *text, int width)
 {
 	char *shown = utf8__escape(text);
-	int cells = shown ? (int)text__cells(shown) : 0, pad = abs(width) > cells ? abs(width) - cells : 0;
+	int cells = shown ? (int)columns__of_text(shown) : 0, pad = abs(width) > cells ? abs(width) - cells : 0;
 
 	fprintf(out, "%*s%s%*s", width > 0 ? pad : 0, "", shown ?: "", width > 0 ? 0 : pad, "");
 	free(shown);

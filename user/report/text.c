@@ -6,9 +6,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <wchar.h>
 
+#include "user/lib/columns.h"
 #include "user/lib/utf8.h"
 
 static size_t columns = SIZE_MAX; /* of the terminal */
@@ -20,33 +19,6 @@ size_t text__width(const char *text)
 	for (; *text; text++)
 		width += (*text & 0xc0) != 0x80;
 	return width;
-}
-
-/* glibc's tables, in any locale; a character that they do not know takes one column. */
-size_t text__code_cells(uint32_t code)
-{
-	static locale_t utf8;
-	locale_t before;
-	int cells;
-
-	if (code < 0x300)
-		return 1;
-	utf8 = utf8 ?: newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
-	before = utf8 ? uselocale(utf8) : NULL;
-	cells = wcwidth((wchar_t)code);
-	if (before)
-		uselocale(before);
-	return cells < 0 ? 1 : (size_t)cells;
-}
-
-size_t text__cells(const char *text)
-{
-	const char *end = text + strlen(text);
-	size_t cells = 0;
-
-	while (text < end)
-		cells += text__code_cells(utf8__next(&text, end, NULL));
-	return cells;
 }
 
 void text__pad(FILE *out, const char *text, size_t width)
@@ -71,15 +43,7 @@ size_t text__expanded_width(const char *text)
 
 void text__use_terminal(int fd)
 {
-	const char *said = getenv("COLUMNS");
-	size_t cnt = said ? strtoul(said, NULL, 10) : 0;
-	struct winsize size;
-	bool is_terminal = !ioctl(fd, TIOCGWINSZ, &size);
-
-	if (!cnt && is_terminal)
-		cnt = size.ws_col;
-	/* Elsewhere COLUMNS means nothing: GNU readline exports it to all that a Python starts. */
-	columns = is_terminal && cnt ? cnt : SIZE_MAX;
+	columns = columns__of_terminal(fd);
 }
 
 void text__use_columns(size_t cnt)
@@ -104,7 +68,7 @@ static const char *after(const char *text, size_t cells)
 	const char *end = text + strlen(text), *at = text;
 
 	while (at < end) {
-		size_t needs = text__code_cells(utf8__next(&at, end, NULL));
+		size_t needs = columns__of_code(utf8__next(&at, end, NULL));
 
 		if (needs > cells)
 			break;
@@ -118,17 +82,17 @@ static const char *after(const char *text, size_t cells)
 static const char *last(const char *text, size_t cells)
 {
 	const char *end = text + strlen(text);
-	size_t all = text__cells(text);
+	size_t all = columns__of_text(text);
 
 	while (text < end && all > cells)
-		all -= text__code_cells(utf8__next(&text, end, NULL));
+		all -= columns__of_code(utf8__next(&text, end, NULL));
 	return text;
 }
 
 char *text__fit(const char *text, size_t width)
 {
 	char *whole = utf8__escape(text), *cut;
-	size_t length = whole ? text__cells(whole) : 0, head;
+	size_t length = whole ? columns__of_text(whole) : 0, head;
 
 	if (length <= width)
 		return whole;
@@ -144,7 +108,7 @@ void text__last(FILE *out, size_t used, const char *gap, const char *text)
 	char *whole = utf8__escape(text), *fitting = NULL;
 	size_t from = used + strlen(gap);
 
-	if (whole && from + TEXT_LAST_MIN > columns && from + text__cells(whole) > columns) {
+	if (whole && from + TEXT_LAST_MIN > columns && from + columns__of_text(whole) > columns) {
 		gap = "\n    ";
 		from = 4;
 	}
@@ -179,29 +143,26 @@ void text__line(FILE *out, const char *fmt, ...)
 	free(text);
 }
 
-void text__paragraph(FILE *out, const char *fmt, ...)
+void text__wrapped(FILE *out, size_t hang, const char *fmt, ...)
 {
-	char *text, *rest = NULL;
-	size_t column = 0;
 	va_list ap;
+	char *text;
 
 	va_start(ap, fmt);
 	text = escape_format(fmt, ap);
 	va_end(ap);
-	for (char *word = text ? strtok_r(text, " ", &rest) : NULL; word; word = strtok_r(NULL, " ", &rest)) {
-		size_t width = text__cells(word);
+	columns__print(out, text ?: "", columns, hang);
+	free(text);
+}
 
-		if (!column) {
-			fputs(word, out);
-			column = width;
-		} else if (column + 1 + width > TEXT_COLUMNS) {
-			fprintf(out, "\n  %s", word);
-			column = 2 + width;
-		} else {
-			fprintf(out, " %s", word);
-			column += 1 + width;
-		}
-	}
-	fputc('\n', out);
+void text__paragraph(FILE *out, const char *fmt, ...)
+{
+	va_list ap;
+	char *text;
+
+	va_start(ap, fmt);
+	text = escape_format(fmt, ap);
+	va_end(ap);
+	columns__print(out, text ?: "", columns < TEXT_COLUMNS ? columns : TEXT_COLUMNS, 2);
 	free(text);
 }

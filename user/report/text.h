@@ -13,12 +13,6 @@
 
 /* Returns the number of code points of UTF-8 text, as Python's len() does. */
 size_t text__width(const char *text);
-/*
- * Returns the columns that UTF-8 text takes on a terminal: two for a wide character, none for one
- * that combines with the one before it.
- */
-size_t text__cells(const char *text);
-size_t text__code_cells(uint32_t code_point);
 /* Prints text and spaces up to `width` code points, as Python's f"{text:<{width}}" does. */
 void text__pad(FILE *out, const char *text, size_t width);
 /* Returns what Python's len(text.expandtabs()) does, for text of one-byte characters. */
@@ -49,9 +43,11 @@ char *text__fit(const char *text, size_t width);
 void text__last(FILE *out, size_t used, const char *gap, const char *text);
 /* Prints one escaped line, however long. */
 void text__line(FILE *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same, but in a terminal broken at spaces to its width, with all lines but the first indented by hang. */
+void text__wrapped(FILE *out, size_t hang, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /*
- * Prints one escaped paragraph: broken at spaces to TEXT_COLUMNS, with all lines but the first
- * indented by 2.
+ * Prints one escaped paragraph: broken at spaces to TEXT_COLUMNS, or to the width of a narrower
+ * terminal, with all lines but the first indented by 2.
  */
 void text__paragraph(FILE *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

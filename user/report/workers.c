@@ -124,7 +124,8 @@ static void print_worker_end(struct job *job, const struct worker *worker, FILE 
 	if (worker->end_wait_ns)
 		snprintf(waited, sizeof(waited), "; the process waited for it in vain for %.3f s",
 			 worker->end_wait_ns / 1e9);
-	text__line(out, "%38sended at %.3f s: %s%s", "", since_start_s(job, worker->end->time_ns), how ?: "", waited);
+	text__wrapped(out, 38, "%38sended at %.3f s: %s%s", "", since_start_s(job, worker->end->time_ns), how ?: "",
+		      waited);
 	free(how);
 }
 
@@ -209,13 +210,13 @@ static void print_title(struct job *job, const struct loader *loader, FILE *out)
 	if (loader->of_cnt == 1)
 		fprintf(out, "DataLoader workers of pid %u\n", REC_PID(loader->pid));
 	else if (place)
-		text__line(out, "DataLoader workers of pid %u, loader %u of %u: fetched %s", REC_PID(loader->pid),
-			   loader->number + 1, loader->of_cnt, place);
+		text__wrapped(out, 2, "DataLoader workers of pid %u, loader %u of %u: fetched %s", REC_PID(loader->pid),
+			      loader->number + 1, loader->of_cnt, place);
 	else
-		fprintf(out,
-			"DataLoader workers of pid %u, loader %u of %u: it is not known where their batches are "
-			"fetched\n",
-			REC_PID(loader->pid), loader->number + 1, loader->of_cnt);
+		text__wrapped(out, 2,
+			      "DataLoader workers of pid %u, loader %u of %u: it is not known where their batches are "
+			      "fetched",
+			      REC_PID(loader->pid), loader->number + 1, loader->of_cnt);
 	free(place);
 }
 
@@ -243,12 +244,11 @@ static int print_loader(struct job *job, const struct loader *loader, FILE *out)
 	print_title(job, loader, out);
 	print_waits(loader, out);
 	if (loader->ahead.step_cnt)
-		text__paragraph(
-			out,
-			"ahead: when a step began, %.2f workers were idle on average, with all the batches ready "
-			"that they may make ahead; in %.1f %% of %zu steps no worker was idle",
-			(double)loader->ahead.idle_cnt / loader->ahead.step_cnt,
-			percent_of(loader->ahead.none_cnt, loader->ahead.step_cnt), loader->ahead.step_cnt);
+		text__paragraph(out,
+				"ahead: on average %.2f workers were idle when a step began: all batches that they may "
+				"prepare ahead were ready; in %.1f %% of %zu steps every worker was busy",
+				(double)loader->ahead.idle_cnt / loader->ahead.step_cnt,
+				percent_of(loader->ahead.none_cnt, loader->ahead.step_cnt), loader->ahead.step_cnt);
 	for (size_t i = 0; i < loader->worker_cnt && !err; i++)
 		err = print_worker(job, loader, &loader->workers[i], &table);
 	if (loader->unknown_ns)

@@ -12,7 +12,7 @@
 #include "include/probes.h"
 #include "stepflame.skel.h"
 #include "user/lib/capabilities.h"
-#include "user/lib/lockdown.h"
+#include "user/lib/restrictions.h"
 #include "user/session/source.h"
 #include "user/session/trace_events.h"
 
@@ -139,21 +139,14 @@ static const char *why_denied(void)
 	if (!(held & CAPABILITY(CAP_SYS_ADMIN)))
 		return "may not place probes, which without tracefs this kernel allows administrators only: "
 		       "CAP_SYS_ADMIN missing";
-	if (lockdown__mode() == LOCKDOWN_CONFIDENTIALITY)
-		return "may not load BPF programs, although it has the capabilities: the kernel is locked down for "
-		       "confidentiality";
 	return "may not load BPF programs, although it has the capabilities: a security module (SELinux), or a filter "
 	       "of system calls (seccomp, as of containers), refuses";
 }
 
 static const char *how_to_permit(void)
 {
-	const uint64_t programs = CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON);
-
 	if (capabilities__in_user_namespace())
 		return "run it outside of the user namespace: on the host, or in a container without one";
-	if (!(programs & ~capabilities__held()) && lockdown__mode() == LOCKDOWN_CONFIDENTIALITY)
-		return "boot with lockdown=integrity or lockdown=none";
 	return "run it as root (sudo), or with the capabilities that docs/safety.md lists; stepflame doctor says what "
 	       "else restricts it";
 }
@@ -166,6 +159,10 @@ void programs__explain(int err, const char **why, const char **fix)
 	} else if (err == -ENOMEM) {
 		*why = "there is not enough memory for the BPF programs";
 		*fix = "give stepflame 100 MB: raise the limit of its container or cgroup, or ulimit -v";
+	} else if (lockdown__mode() == LOCKDOWN_CONFIDENTIALITY) {
+		/* The verifier does not know the helpers that read memory: no -EPERM. */
+		*why = "the kernel is locked down for confidentiality: BPF programs may not read memory";
+		*fix = "boot with lockdown=integrity or lockdown=none";
 	} else if (access("/sys/kernel/btf/vmlinux", R_OK)) {
 		*why = "this kernel has no type information (/sys/kernel/btf/vmlinux)";
 		*fix = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y";

@@ -434,11 +434,12 @@ void session__progress(const struct session *s, struct session_progress *out)
 
 int session__finish(struct session *s)
 {
+	uint64_t start = session__now_ns();
 	int err;
 
-	s->window_end_ns = session__now_ns();
 	consume_ring(s);
 	SOURCES_CALL(close, s);
+	s->window_end_ns = session__now_ns();
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct proc_command command = {.what = COMMAND_CLOSE, .pid = s->targets[i]->process.pid};
 
@@ -450,7 +451,7 @@ int session__finish(struct session *s)
 	targets__emit_trainers(s);
 	err = SOURCES_TRY(finish, s);
 	detach_all(s);
-	s->detach_ns = session__now_ns() - s->window_end_ns;
+	s->detach_ns = session__now_ns() - start;
 	ring_buffer__consume(s->ring);
 	SOURCES_CALL(drained, s);
 	return snapshot__emit(s) ?: err;

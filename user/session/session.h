@@ -38,9 +38,10 @@ struct session_options {
 	uint32_t frequency; /* samples per second; 0: no samples */
 	bool syscalls;      /* system calls, and the files that they read and write */
 	enum session_gpu gpu;
-	bool gpu_windows; /* record GPU activity only in the windows of the schedule */
-	bool usage;       /* record usage of the host's GPUs, also with gpu off */
-	bool inject;      /* inject the library for GPU activity into attached processes */
+	bool gpu_windows;    /* record GPU activity only in the windows of the schedule */
+	bool usage;          /* record usage of the host's GPUs, also with gpu off */
+	bool usage_of_users; /* the same, but only once a target has CUDA's driver mapped */
+	bool inject;         /* inject the library for GPU activity into attached processes */
 	/* For a live view: interval of snapshots, which include waits in progress; 0: no view. */
 	uint64_t live_ns;
 	/* torch.profiler.schedule, by enum op_schedule_word; active 0: no schedule. */

@@ -302,11 +302,11 @@ int targets__open(struct session *s, struct target *t)
 	};
 	int err = SOURCES_TRY(open_target, s, t);
 
-	if (err)
-		return err;
-	t->open = true;
-	command.start_ns = session__now_ns();
-	err = programs__command(s->skel, &command);
+	if (!err) {
+		t->open = true;
+		command.start_ns = session__now_ns();
+		err = programs__command(s->skel, &command);
+	}
 	return err == -ESRCH ? 0 : err; /* it has just ended, which the session sees at its next look */
 }
 

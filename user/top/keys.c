@@ -27,7 +27,7 @@ static void type_filter(struct top_state *state, int key)
  */
 static long scroll_by(const struct top_state *state, int key)
 {
-	long page = state->height > 10 ? state->height - 8 : 2;
+	long page = state->height > 11 ? state->height - 9 : 2;
 
 	switch (key) {
 	case TOP_KEY_UP:

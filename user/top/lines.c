@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/columns.h"
 #include "user/lib/utf8.h"
 #include "user/report/text.h"
 
@@ -47,7 +48,7 @@ static const char *sort_title(const struct top_state *state, enum top_view view)
 static char *fit_text(const char *text, size_t width, bool middle, bool utf8)
 {
 	char *escaped = utf8__escape(text), *out;
-	size_t have = escaped ? (utf8 ? text__cells : text__width)(escaped) : 0, at = 0, bytes = 0;
+	size_t have = escaped ? (utf8 ? columns__of_text : text__width)(escaped) : 0, at = 0, bytes = 0;
 	size_t head = width, skip = 0;
 	const char *c = escaped, *end = escaped ? escaped + strlen(escaped) : NULL;
 
@@ -58,7 +59,7 @@ static char *fit_text(const char *text, size_t width, bool middle, bool utf8)
 	}
 	while (out && c < end) {
 		uint32_t code = utf8__next(&c, end, NULL);
-		size_t cells = utf8 ? text__code_cells(code) : 1;
+		size_t cells = utf8 ? columns__of_code(code) : 1;
 
 		if (skip && at <= head && at + cells > head)
 			bytes += sprintf(out + bytes, "..");
@@ -164,6 +165,28 @@ static int put_gpu(const struct rec_gpu_usage *gpu, const struct top_state *stat
 	return put_line(lines, state, STYLE_PLAIN, "GPU %u%s  %s", gpu->device, text, gpu->name);
 }
 
+/* "memory 1.92 GB in 3 processes, 9 threads  limits 3.10 of 8.00 GB, 2.5 CPUs": of its cgroup. */
+static int put_memory(const struct top_frame *frame, const struct top_state *state, struct array *lines)
+{
+	const struct cgroup_limits *limits = &frame->limits;
+	double cpus = limits->processors && (!limits->cpus || limits->processors < limits->cpus) ? limits->processors
+												 : limits->cpus;
+	char memory[32], used[32], most[32], text[160] = "";
+	int at = 0;
+
+	format_value(frame->rss_bytes / 1e9, TOP_MS, memory, sizeof(memory));
+	if (limits->memory_bytes) {
+		format_value((limits->memory_bytes - limits->memory_left_bytes) / 1e9, TOP_MS, used, sizeof(used));
+		format_value(limits->memory_bytes / 1e9, TOP_MS, most, sizeof(most));
+		at = snprintf(text, sizeof(text), "  limits %s of %s GB", used, most);
+	}
+	if (cpus)
+		snprintf(text + at, sizeof(text) - at, "%s %.4g CPU%s", at ? "," : "  limits", cpus,
+			 cpus == 1 ? "" : "s");
+	return put_line(lines, state, STYLE_PLAIN, "memory %s GB in %zu process%s, %zu threads%s", memory,
+			frame->processes, frame->processes == 1 ? "" : "es", frame->threads, text);
+}
+
 static int put_header(const struct top_frame *frame, const struct top_state *state, struct array *lines)
 {
 	char cpu[32] = "?", rate[32];
@@ -174,10 +197,9 @@ static int put_header(const struct top_frame *frame, const struct top_state *sta
 	format_value(frame->steps_per_s, TOP_MS, rate, sizeof(rate));
 	err = put_line(lines, state, STYLE_TITLE, "stepflame top  %s", frame->target);
 	err = err
-		      ?: put_line(lines, state, STYLE_PLAIN,
-				  "up %.1f s  CPU %s %%  %zu process%s  %zu threads  %llu steps  %s steps/s (%s)",
-				  frame->elapsed_s, cpu, frame->processes, frame->processes == 1 ? "" : "es",
-				  frame->threads, (unsigned long long)frame->steps, rate, frame->step_rule);
+		      ?: put_line(lines, state, STYLE_PLAIN, "up %.1f s  CPU %s %%  %llu steps  %s steps/s (%s)",
+				  frame->elapsed_s, cpu, (unsigned long long)frame->steps, rate, frame->step_rule);
+	err = err ?: put_memory(frame, state, lines);
 	err = err
 		      ?: put_line(lines, state, STYLE_PLAIN,
 				  "cost %.0f hits/s, at least %.2g %% of the job; stepflame %.1f %% CPU, %.1f MB",
@@ -198,17 +220,20 @@ static int put_tabs(const struct top_state *state, struct array *lines)
 	size_t at = 0, mark_at = 0, mark_cnt = 0;
 
 	for (int i = 0; i < TOP__VIEWS; i++) {
-		int bytes = snprintf(text + at, sizeof(text) - at, " %d %s ", i + 1, top_views[i].title);
+		int bytes = snprintf(text + at, sizeof(text) - at, "%d %s", i + 1, top_views[i].title);
 
 		if (i == (int)state->view) {
 			mark_at = at;
 			mark_cnt = bytes;
 		}
 		at += bytes;
+		text[at++] = ' ';
 	}
-	snprintf(text + at, sizeof(text) - at, " by %s%s%s%s%s", sort_title(state, state->view),
-		 state->paused ? "  PAUSED" : "", *state->filter || state->typing ? "  /" : "", state->filter,
-		 state->typing ? "_" : "");
+	if (*state->filter || state->typing)
+		at += snprintf(text + at, sizeof(text) - at, " /%s%s", state->filter, state->typing ? "_" : "");
+	else
+		at += snprintf(text + at, sizeof(text) - at, "by %s", sort_title(state, state->view));
+	snprintf(text + at, sizeof(text) - at, "%s", state->paused ? "  PAUSED" : "");
 	return put_marked(lines, state, STYLE_TABS, text, mark_at, mark_cnt);
 }
 
@@ -284,7 +309,7 @@ static int put_top_row(const struct top_row *row, const struct top_state *state,
 	name = fit_text(row->name, room, true, state->utf8);
 	fputs(name ?: "", out);
 	if (name && row->history) {
-		size_t left = room ? room - text__cells(name) : WHOLE;
+		size_t left = room ? room - columns__of_text(name) : WHOLE;
 
 		fputc(' ', out);
 		put_history(row->history, left ? left - 1 : 0, state->utf8, out);
@@ -321,13 +346,13 @@ static size_t count_chosen(const struct top_frame *frame, const struct top_state
 
 /* ---- screen and file ---- */
 
-static const char keys[] = "q quit  p pause  s sort  / filter  Tab 1-5 view  r reset  h help";
+static const char keys[] = "q quit  p pause  s sort  / filter  Tab 1-6 view  r reset  h help";
 
 static int put_help(const struct top_state *state, struct array *lines)
 {
 	static const char *const help[] = {
 		"q, Ctrl-C          quit; the job goes on",
-		"Tab, 1 to 5        the next view; that one",
+		"Tab, 1 to 6        the next view; that one",
 		"s or >, <          sort by the next column; by the one before",
 		"/                  show rows with a text; Enter applies it, Esc removes it",
 		"arrows, PgUp, PgDn scroll; also Home, End, j and k",

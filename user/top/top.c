@@ -14,65 +14,12 @@
 
 #include "user/lib/map.h"
 #include "user/model/gpu.h"
+#include "user/model/labels.h"
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
 #include "user/report/common.h"
 #include "user/report/rows.h"
 #include "user/top/step_times.h"
-
-#define COLUMNS(...)                                         \
-	.columns = (const struct top_column[]){__VA_ARGS__}, \
-	.column_cnt = sizeof((const struct top_column[]){__VA_ARGS__}) / sizeof(struct top_column)
-
-const struct top_view_info top_views[TOP__VIEWS] = {
-	[TOP_ACTIONS] = {.name = "actions",
-			 .title = "Actions",
-			 .rows = "action",
-			 .sort = 2,
-			 COLUMNS({"calls/s", "calls_per_s", TOP_NUMBER, "calls that ended in the interval, a second"},
-				 {"mean ms", "mean_ms", TOP_MS, "of these"},
-				 {"%", "percent", TOP_PERCENT,
-				  "their time, of the interval's; a long call counts when it ends"},
-				 {"total %", "total_percent", TOP_PERCENT,
-				  "the same since the start, or the last reset"},
-				 {"calls", "calls", TOP_NUMBER, "since then"})},
-	[TOP_FUNCTIONS] = {.name = "functions",
-			   .title = "Functions",
-			   .rows = "function (file:line)",
-			   .sort = 0,
-			   COLUMNS({"own %", "self_percent", TOP_PERCENT,
-				    "CPU time in the function itself, of the interval's time"},
-				   {"total %", "total_percent", TOP_PERCENT, "with what it calls"},
-				   {"wait %", "wait_percent", TOP_PERCENT,
-				    "time that threads waited in it or in what it calls"},
-				   {"own s", "self_s", TOP_NUMBER, "CPU time since the start, or the last reset"},
-				   {"total s", "total_s", TOP_NUMBER, "with what it calls"})},
-	[TOP_WAITS] = {.name = "waits",
-		       .title = "Waits",
-		       .rows = "cause",
-		       .sort = 0,
-		       COLUMNS({"main ms/s", "main_ms_per_s", TOP_MS, "time of the main threads, each second"},
-			       {"all ms/s", "all_ms_per_s", TOP_MS, "of all threads"},
-			       {"main s", "main_s", TOP_NUMBER, "since the start, or the last reset"},
-			       {"all s", "all_s", TOP_NUMBER, "of all threads"})},
-	[TOP_THREADS] = {.name = "threads",
-			 .title = "Threads",
-			 .rows = "pid/tid name: causes of its waits",
-			 .sort = 0,
-			 COLUMNS({"CPU %", "cpu_percent", TOP_PERCENT, "of the interval, by samples"},
-				 {"queue %", "queue_percent", TOP_PERCENT, "ready to run, but others ran"},
-				 {"wait %", "wait_percent", TOP_PERCENT, "blocked"})},
-	[TOP_STEPS] = {.name = "steps",
-		       .title = "Steps",
-		       .rows = "process: its last steps",
-		       .sort = 1,
-		       COLUMNS({"steps", "steps", TOP_NUMBER, "since the start"},
-			       {"steps/s", "steps_per_s", TOP_NUMBER, "in the interval"},
-			       {"last ms", "last_ms", TOP_MS, "the last step"},
-			       {"mean ms", "mean_ms", TOP_MS, "of the last steps, at most 256"},
-			       {"p50 ms", "p50_ms", TOP_MS, "the same"}, {"p95 ms", "p95_ms", TOP_MS, "the same"},
-			       {"max ms", "max_ms", TOP_MS, "the same"})},
-};
 
 /* The totals of an action at the last frame and at the last reset. */
 struct seen_time {
@@ -402,6 +349,25 @@ static int interval__add_threads(struct interval *interval)
 	return 0;
 }
 
+static int interval__add_processes(struct interval *interval)
+{
+	for (size_t i = 0; interval->usage->each && i < interval->usage->processes; i++) {
+		const struct top_process *process = &interval->usage->each[i];
+		struct top_row *row;
+		char *name;
+
+		if (asprintf(&name, "%u %s %s", process->pid, labels__role(process->role), process->comm) < 0)
+			return -ENOMEM;
+		row = top_frame__add_row(interval->frame, TOP_PROCESSES, name);
+		if (!row)
+			return -ENOMEM;
+		row->values[0] = process->cpu_percent;
+		row->values[1] = process->rss_bytes / 1e6;
+		row->values[2] = process->threads;
+	}
+	return 0;
+}
+
 /* ---- header ---- */
 
 /*
@@ -499,6 +465,8 @@ static int set_header(struct interval *interval)
 	frame->cpu_percent = interval->usage->cpu_percent;
 	frame->processes = interval->usage->processes;
 	frame->threads = interval->usage->threads;
+	frame->rss_bytes = interval->usage->rss_bytes;
+	frame->limits = interval->usage->limits;
 	frame->steps = window->steps;
 	frame->steps_per_s = s > 0 ? growth(window->steps, top->step_cnt) / s : NAN;
 	frame->step_rule = common__step_rule(window->step_rule);
@@ -530,6 +498,7 @@ int top__update(struct top *top, struct job *job, const struct top_usage *usage,
 	err = set_header(&interval) ?: set_gpus(top, job, frame) ?: interval__add_actions(&interval);
 	err = err ?: interval__add_samples(&interval) ?: interval__add_functions(&interval);
 	err = err ?: interval__add_waits(&interval) ?: interval__add_threads(&interval);
+	err = err ?: interval__add_processes(&interval);
 	err = err ?: step_times__rows(&top->steps, job, interval.seconds, &frame->rows[TOP_STEPS]);
 	free(interval.threads.items);
 	if (err)

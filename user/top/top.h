@@ -15,10 +15,11 @@
 #include "include/gpu_records.h"
 #include "user/lib/array.h"
 #include "user/model/job.h"
+#include "user/proc/cgroup.h"
 
 struct top;
 
-enum top_view { TOP_ACTIONS, TOP_FUNCTIONS, TOP_WAITS, TOP_THREADS, TOP_STEPS, TOP__VIEWS };
+enum top_view { TOP_ACTIONS, TOP_FUNCTIONS, TOP_WAITS, TOP_THREADS, TOP_STEPS, TOP_PROCESSES, TOP__VIEWS };
 
 enum top_format {
 	TOP_NUMBER,  /* three significant digits, k and M above 9,999 */
@@ -66,8 +67,10 @@ struct top_frame {
 	char *losses; /* "" or "name=n, ..." */
 	char *note;   /* the session's last note, or "" */
 	double elapsed_s, interval_s;
-	double cpu_percent; /* from top_usage */
+	double cpu_percent; /* from top_usage, as the next four */
 	size_t processes, threads;
+	uint64_t rss_bytes;
+	struct cgroup_limits limits;
 	uint64_t steps;
 	double steps_per_s;
 	const char *step_rule;           /* static text */
@@ -78,10 +81,24 @@ struct top_frame {
 	struct array rows[TOP__VIEWS]; /* struct top_row */
 };
 
+/* A process that is alive. */
+struct top_process {
+	uint32_t pid;
+	enum target_role role;
+	char comm[16];      /* any bytes */
+	uint64_t ticks;     /* CPU time so far */
+	double cpu_percent; /* of one CPU, since the last frame; NAN: unknown */
+	uint64_t rss_bytes;
+	size_t threads;
+};
+
 /* What the processes themselves report, for a frame. */
 struct top_usage {
-	double cpu_percent; /* in % of one CPU: the whole job, since the last frame; NAN: unknown */
+	double cpu_percent; /* the same of the whole job */
 	size_t processes, threads;
+	const struct top_process *each; /* all processes, or NULL */
+	uint64_t rss_bytes;             /* of all; pages that they share count for each */
+	struct cgroup_limits limits;    /* of the first main process; without a cpuset that has all processors */
 	/* Sets the thread's name, truncated, or "" when it is unknown. The pointer may be NULL. */
 	void (*thread_name)(uint32_t pid, uint32_t tid, char name[16]);
 };

@@ -11,11 +11,6 @@
 
 #include "user/proc/proc.h"
 
-struct usage_process {
-	uint32_t pid;
-	uint64_t ticks;
-};
-
 static void thread_name(uint32_t pid, uint32_t tid, char name[16])
 {
 	struct proc_stat stat;
@@ -25,9 +20,9 @@ static void thread_name(uint32_t pid, uint32_t tid, char name[16])
 		snprintf(name, 16, "%.*s", (int)strcspn(stat.comm, "\n"), stat.comm);
 }
 
-static const struct usage_process *find_previous(const struct array *processes, uint32_t pid)
+static const struct top_process *find_previous(const struct array *processes, uint32_t pid)
 {
-	const struct usage_process *all = processes->items;
+	const struct top_process *all = processes->items;
 
 	for (size_t i = 0; i < processes->cnt; i++)
 		if (all[i].pid == pid)
@@ -35,44 +30,79 @@ static const struct usage_process *find_previous(const struct array *processes, 
 	return NULL;
 }
 
-int usage__read(struct usage *usage, const struct job *job, struct top_usage *out)
+static uint64_t now_ns(void)
 {
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
-	uint64_t used = 0, now;
-	struct array processes = {0};
 	struct timespec ts;
 
-	*out = (struct top_usage){.cpu_percent = NAN, .thread_name = thread_name};
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	now = ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+/* What the ticks of CPU time are of the time since the last reading. */
+static double percent_since(const struct usage *usage, uint64_t ticks, uint64_t now)
+{
+	return usage->time_ns && now > usage->time_ns
+		       ? 100.0 * ticks / sysconf(_SC_CLK_TCK) / ((now - usage->time_ns) / 1e9)
+		       : NAN;
+}
+
+static void read_limits(pid_t pid, struct cgroup_limits *out)
+{
+	struct cgroup_look look = {0};
+
+	if (cgroup_look__limits(&look, pid, out))
+		*out = (struct cgroup_limits){0};
+	cgroup_look__release(&look);
+	if (out->processors >= sysconf(_SC_NPROCESSORS_ONLN))
+		out->processors = 0;
+}
+
+int usage__read(struct usage *usage, const struct job *job, struct top_usage *out)
+{
+	const uint64_t now = now_ns(), page_bytes = sysconf(_SC_PAGESIZE);
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+	struct array processes = {0};
+	uint64_t used = 0;
+	bool has_limits = false;
+
+	*out = (struct top_usage){.cpu_percent = NAN, .thread_name = thread_name};
 	for (size_t i = 0; i < cnt; i++) {
-		const struct usage_process *before = find_previous(&usage->processes, targets[i].pid);
-		struct usage_process *process;
+		const struct top_process *before = find_previous(&usage->processes, targets[i].pid);
+		struct top_process *process;
 		struct proc_stat stat;
 		uint64_t ticks;
 
 		if (proc__stat(targets[i].pid, 0, &stat) || proc_stat__dead(&stat))
 			continue;
-		ticks = stat.user_ticks + stat.system_ticks;
 		process = array__add(&processes, sizeof(*process));
 		if (!process) {
 			free(processes.items);
 			return -ENOMEM;
 		}
-		*process = (struct usage_process){targets[i].pid, ticks};
-		out->processes++;
+		process->pid = targets[i].pid;
+		process->role = targets[i].role;
+		memcpy(process->comm, stat.comm, sizeof(process->comm));
+		process->ticks = stat.user_ticks + stat.system_ticks;
+		process->rss_bytes = stat.rss_pages * page_bytes;
+		process->threads = stat.thread_cnt;
+		/* without one before, the process has started since */
+		ticks = process->ticks - (before && before->ticks <= process->ticks ? before->ticks : 0);
+		process->cpu_percent = percent_since(usage, ticks, now);
+		used += ticks;
+		out->rss_bytes += process->rss_bytes;
 		out->threads += stat.thread_cnt;
-		if (before && ticks > before->ticks)
-			used += ticks - before->ticks;
-		else if (!before && usage->time_ns) /* the process has started since */
-			used += ticks;
+		if (targets[i].role == ROLE_MAIN && !has_limits) {
+			read_limits(targets[i].pid, &out->limits);
+			has_limits = true;
+		}
 	}
-	if (usage->time_ns && now > usage->time_ns)
-		out->cpu_percent = 100.0 * used / sysconf(_SC_CLK_TCK) / ((now - usage->time_ns) / 1e9);
+	out->cpu_percent = percent_since(usage, used, now);
+	out->processes = processes.cnt;
 	free(usage->processes.items);
 	usage->processes = processes;
 	usage->time_ns = now;
+	out->each = processes.items;
 	return 0;
 }
 

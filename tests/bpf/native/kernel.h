@@ -435,14 +435,16 @@ static inline int native_queue__pop(const void *map, void *value, u32 bytes)
 #define bpf_ringbuf_output(m, data, bytes, fl) native__send(data, bytes)
 #define bpf_ringbuf_reserve(m, bytes, fl)      native__reserve(bytes)
 #define bpf_ringbuf_submit(data, fl)           native__submit(data)
-#define bpf_get_attach_cookie(ctx)             ((void)(ctx), native.cookie)
-#define bpf_get_current_task_btf()             (native.task)
-#define bpf_get_current_pid_tgid()             ((u64)native.task->tgid << 32 | (u32)native.task->pid)
-#define bpf_map_pop_elem(m, v)                 native_queue__pop(m, v, sizeof(*(v)))
-#define bpf_map_push_elem(m, v, fl)            native_map__update(NATIVE_QUEUE(m, v), v, v, BPF_ANY)
-#define bpf_loop(cnt, step, ctx, fl)           native__loop(cnt, (long (*)(u32, void *))(void *)(step), ctx)
-#define bpf_task_pt_regs(task)                 ((void)(task), native.user)
-#define bpf_tail_call(ctx, m, index)           ((void)(m)) /* the array is empty */
+#define __ksym
+#define bpf_get_attach_cookie(ctx)   ((void)(ctx), native.cookie)
+#define bpf_get_current_task_btf()   (native.task)
+#define bpf_get_current_pid_tgid()   ((u64)native.task->tgid << 32 | (u32)native.task->pid)
+#define bpf_map_pop_elem(m, v)       native_queue__pop(m, v, sizeof(*(v)))
+#define bpf_map_push_elem(m, v, fl)  native_map__update(NATIVE_QUEUE(m, v), v, v, BPF_ANY)
+#define bpf_loop(cnt, step, ctx, fl) native__loop(cnt, (long (*)(u32, void *))(void *)(step), ctx)
+#define bpf_task_pt_regs(task)       ((void)(task), native.user)
+#define bpf_ksym_exists(function)    true
+#define bpf_tail_call(ctx, m, index) ((void)(m)) /* the array is empty */
 
 static inline long native__loop(u32 cnt, long (*step)(u32 i, void *ctx), void *ctx)
 {
@@ -577,6 +579,7 @@ int process_exec(struct task_struct *task);
 int process_exit(struct task_struct *task);
 int sample_timer(struct bpf_perf_event_data *ctx);
 int sample_switch(bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state);
+int sample_switch_later(bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state);
 int sample_waking(struct task_struct *task);
 int sample_threads(struct bpf_iter__task *ctx);
 int syscall_enter(struct pt_regs *regs, long number);

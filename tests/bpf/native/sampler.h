@@ -34,7 +34,29 @@ static struct {
 	u64 thread_pointer[2];
 	u64 function, frame;
 	u32 read; /* samples looked at */
+	/* a task work, run as the thread returns to user space */
+	struct task_struct *worker;
+	int (*work)(struct bpf_map *map, void *key, void *value);
 } cpu;
+
+static bool walks_at_end; /* as from Linux 6.18 on */
+
+int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *work, void *map__map,
+				       int (*callback)(struct bpf_map *map, void *key, void *value), void *aux__prog)
+{
+	(void)work, (void)map__map, (void)aux__prog;
+	cpu.worker = task;
+	cpu.work = callback;
+	return 0;
+}
+
+static inline void return_to_user(void)
+{
+	if (cpu.worker != native.task)
+		return;
+	cpu.worker = NULL;
+	cpu.work(NULL, NULL, NULL);
+}
 
 static inline struct pt_regs in_call(long number, u64 di, u64 si, u64 dx)
 {
@@ -82,7 +104,7 @@ static inline void switch_to(struct task_struct *next, u32 state)
 {
 	struct task_struct *prev = native.task;
 
-	sample_switch(false, prev, next, state);
+	(walks_at_end ? sample_switch_later : sample_switch)(false, prev, next, state);
 	native.task = next;
 }
 
@@ -90,7 +112,7 @@ static inline void preempt_by(struct task_struct *next)
 {
 	struct task_struct *prev = native.task;
 
-	sample_switch(true, prev, next, RUNNABLE);
+	(walks_at_end ? sample_switch_later : sample_switch)(true, prev, next, RUNNABLE);
 	native.task = next;
 }
 
@@ -102,6 +124,7 @@ static inline void away(void)
 static inline void back(void)
 {
 	switch_to(&job.task, SLEEPS);
+	return_to_user();
 }
 
 /* A wait of the job's thread, from the CPU to the CPU. */

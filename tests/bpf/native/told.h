@@ -82,11 +82,12 @@ static inline void told__forget(void)
 {
 	native.ring_bytes = 0;
 	native__forget(&codes);
+	native__forget(&codes_close);
 	native__forget(&names);
 	name_cnt = 0;
 	native__forget(&stacks);
 	native__forget(&counters);
-	memset(told.room.names.sent, 0, sizeof(told.room.names.sent));
+	native__forget(&names_close);
 }
 
 /* Is that a name as a report has it? */

@@ -294,7 +294,7 @@ static int open_target(struct session *s, struct target *t)
 	}
 	cnt = py_exact__words(&t->process, &t->python, target_state(t)->file->word_offset, words);
 	if (cnt <= 0)
-		return cnt; /* no interpreter has started yet */
+		return cnt ? explain_exact(t, cnt) : 0; /* 0: no interpreter has started yet */
 	err = check_depth(s, t);
 	if (err) {
 		target_state(t)->why = "its recursion may be too deep";

@@ -30,6 +30,12 @@
 #define READ_MAX    (4 * DEVICES_MAX) /* messages to read in one call */
 #define PATIENCE_MS 500               /* wait for the child to end */
 #define SOCKET      3                 /* descriptor in the child */
+/*
+ * Programs load CUDA's driver some time after torch: without --gpu, which looks for it all the time,
+ * this looks for so long.
+ */
+#define LOOK_NS     (5 * 1000000000ULL)
+#define LOOK_FOR_NS (120 * 1000000000ULL)
 
 /*
  * Declarations of NVIDIA's nvml.h (NVML API Reference Guide; the same since CUDA 8), which the
@@ -76,6 +82,7 @@ struct usage_message {
 struct nvml {
 	pid_t pid; /* of the child; 0: no child */
 	int socket;
+	bool started; /* it has been, and is not once more */
 	uint64_t cpu_ns, rss_bytes;
 };
 
@@ -194,18 +201,13 @@ static struct nvml *state_of(const struct session *s)
 	return session__state(s, SOURCE_NVML);
 }
 
-/*
- * Starts the child before stepflame opens probes and maps, which the child would keep open. It is
- * no error if the host lacks the library or a driver.
- */
-static int prepare(struct session *s)
+/* It is no error if the host lacks the library or a driver. 0 or -errno. */
+static int start_child(struct nvml *nvml)
 {
-	struct nvml *nvml = state_of(s);
 	int sockets[2];
 	pid_t pid;
 
-	if (s->options.gpu == SESSION_GPU_OFF && !s->options.usage)
-		return 0;
+	nvml->started = true;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets))
 		return -errno;
 	pid = fork();
@@ -222,6 +224,32 @@ static int prepare(struct session *s)
 	nvml->pid = pid;
 	nvml->socket = sockets[0];
 	return 0;
+}
+
+/* Where it is known already, the child starts before there are probes and maps, of which it then has no copy. */
+static int prepare(struct session *s)
+{
+	return s->options.gpu != SESSION_GPU_OFF || s->options.usage ? start_child(state_of(s)) : 0;
+}
+
+static bool may_start(const struct session *s)
+{
+	return s->options.usage_of_users && !state_of(s)->started;
+}
+
+static int looked_at(struct session *s, struct target *t)
+{
+	int err = may_start(s) && process__file(&t->process, "libcuda.so") ? start_child(state_of(s)) : 0;
+
+	if (err)
+		session__note(s, "GPU usage: NVML could not be asked: %s", strerror(-err));
+	return 0;
+}
+
+static uint64_t look_again_ns(const struct session *s, const struct target *t)
+{
+	return may_start(s) && t->has_torch && !t->forked && session__now_ns() - t->torch_ns < LOOK_FOR_NS ? LOOK_NS
+													   : 0;
 }
 
 /* Ends the child by closing the socket. Returns NULL, or what went wrong with the child. */
@@ -305,6 +333,8 @@ static void cost(const struct session *s, struct rec_cost *cost)
 const struct source source_nvml = {
 	.session_bytes = sizeof(struct nvml),
 	.prepare = prepare,
+	.looked_at = looked_at,
+	.look_again_ns = look_again_ns,
 	.tend = tend,
 	.end = end,
 	.restore = stop_quietly,

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What the processes of a recording use, once a second, from /proc (user/proc/proc_usage.h):
- * REC_RESOURCES. No probe and no BPF: the job pays nothing for it.
+ * What the processes of a recording and their machine use, once a second, from /proc
+ * (user/proc/proc_usage.h): REC_RESOURCES, REC_MACHINE; and what cgroups limit: REC_LIMITS. No probe
+ * and no BPF: the job pays nothing for it.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "include/resource_records.h"
 #include "user/lib/array.h"
+#include "user/proc/cgroup.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
 #include "user/session/state.h"
@@ -30,16 +34,19 @@ struct network {
 struct resources {
 	uint64_t next_ns, look_cnt;
 	uint64_t failed;
-	size_t kept, turn;     /* turn: the first target that the next look may take as one of the others */
-	struct array networks; /* struct network, of this look */
+	size_t kept, turn; /* turn: the first target that the next look may take as one of the others */
+	/* of this look */
+	struct array networks; /* struct network */
 	bool has_machine;
-	uint64_t available_bytes, swapped_bytes; /* of the machine */
+	struct machine_usage machine;
+	struct cgroup_look cgroups;
 };
 
 /* Target state. */
 struct target_resources {
 	struct proc_files files;
 	bool kept, unfollowed;
+	struct rec_limits limits; /* the last that was sent */
 };
 
 static struct resources *state_of(const struct session *s)
@@ -100,23 +107,43 @@ static void set_swap(struct resources *r, pid_t pid, struct rec_resources *rec)
 {
 	uint64_t bytes = 0;
 
-	if (!r->has_machine || (r->swapped_bytes && proc_usage__swap(pid, &bytes)))
+	bool swaps = r->machine.swap_bytes > r->machine.swap_free_bytes;
+
+	if (!r->has_machine || (swaps && proc_usage__swap(pid, &bytes)))
 		return;
 	rec->known |= RESOURCES_SWAP;
 	rec->swap_bytes = bytes;
 }
 
-static void set_left(const struct resources *r, pid_t pid, struct rec_resources *rec)
+static void emit_limits(struct session *s, struct target *t, const struct cgroup_limits *limits)
 {
-	uint64_t left;
+	struct rec_limits rec = {.hdr = {.type = REC_LIMITS, .size = sizeof(rec)}, .pid = t->process.pid};
+	struct target_resources *own = of_target(t);
+
+	rec.processors = limits->processors;
+	rec.memory_bytes = limits->memory_bytes;
+	rec.milli_cpus = limits->cpus < 1e6 ? limits->cpus * 1000 : 0; /* more is no limit */
+	if (!memcmp(&rec, &own->limits, sizeof(rec)))
+		return;
+	own->limits = rec;
+	session__emit(s, &rec.hdr);
+}
+
+static void set_left(struct session *s, struct target *t, struct rec_resources *rec)
+{
+	struct resources *r = state_of(s);
+	struct cgroup_limits limits;
 
 	if (r->has_machine) {
 		rec->known |= RESOURCES_LEFT;
-		rec->left_bytes = r->available_bytes;
+		rec->left_bytes = r->machine.available_bytes;
 	}
-	if (!proc_usage__cgroup_left(pid, &left) && (!r->has_machine || left < rec->left_bytes)) {
+	if (cgroup_look__limits(&r->cgroups, t->process.pid, &limits))
+		return;
+	emit_limits(s, t, &limits);
+	if (limits.memory_bytes && (!r->has_machine || limits.memory_left_bytes < rec->left_bytes)) {
 		rec->known |= RESOURCES_LEFT | RESOURCES_LEFT_CGROUP;
-		rec->left_bytes = left;
+		rec->left_bytes = limits.memory_left_bytes;
 	}
 }
 
@@ -161,10 +188,30 @@ static void look_at(struct session *s, struct target *t, bool left)
 		failed += set_network(r, rec.pid, &rec);
 		set_swap(r, rec.pid, &rec);
 		if (left)
-			set_left(r, rec.pid, &rec);
+			set_left(s, t, &rec);
 	}
 	if (failed && still_lives(t))
 		r->failed += failed;
+	session__emit(s, &rec.hdr);
+}
+
+static void look_at_machine(struct session *s)
+{
+	struct rec_machine rec = {.hdr = {.type = REC_MACHINE, .size = sizeof(rec)}};
+	struct resources *r = state_of(s);
+
+	r->has_machine = !proc_usage__machine(&r->machine);
+	if (!r->has_machine || !s->target_cnt)
+		return;
+	rec.time_ns = session__now_ns();
+	rec.pid = s->targets[0]->process.pid;
+	rec.processors = sysconf(_SC_NPROCESSORS_ONLN);
+	rec.busy_ns = r->machine.busy_ns;
+	rec.idle_ns = r->machine.idle_ns;
+	rec.memory_bytes = r->machine.memory_bytes;
+	rec.available_bytes = r->machine.available_bytes;
+	rec.swap_bytes = r->machine.swap_bytes;
+	rec.swap_free_bytes = r->machine.swap_free_bytes;
 	session__emit(s, &rec.hdr);
 }
 
@@ -174,7 +221,7 @@ static void look_at_all(struct session *s, bool left)
 	size_t others = 0, turn = r->turn;
 
 	r->networks.cnt = 0;
-	r->has_machine = !proc_usage__machine(&r->available_bytes, &r->swapped_bytes);
+	look_at_machine(s);
 	r->turn = 0;
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
@@ -191,6 +238,7 @@ static void look_at_all(struct session *s, bool left)
 		}
 		look_at(s, t, left);
 	}
+	cgroup_look__release(&r->cgroups);
 }
 
 static bool is_wanted(const struct session *s)

@@ -10,10 +10,12 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "stepflame.skel.h"
@@ -185,8 +187,11 @@ static void cut(struct session *s)
 	visit_threads(s, VISIT_CUT);
 }
 
+/* Of the waits in progress, BPF has walked the stacks of the long ones only. */
 static void close_windows(struct session *s)
 {
+	if (state_of(s)->sampler && bpf_program__autoload(s->skel->progs.sample_switch_later))
+		waiting__read(s, &state_of(s)->sampler->waiting);
 	visit_threads(s, VISIT_CLOSE);
 }
 
@@ -332,10 +337,25 @@ static void count(const struct session *s, uint64_t counters[CNT__COUNT])
 	counters[CNT_LINES_LOST] += state_of(s)->lines_lost;
 }
 
+/*
+ * May BPF walk the stack of a wait at its end? From Linux 6.18 on. A live view cuts waits, and wants
+ * their stacks before.
+ */
+static bool walks_later(const struct session *s)
+{
+	struct utsname kernel;
+	unsigned int major, minor;
+
+	return s && s->options.frequency && !s->options.live_ns && !uname(&kernel) &&
+	       sscanf(kernel.release, "%u.%u", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 18));
+}
+
 static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
 {
 	skel->rodata->sample_period_ns = s && s->options.frequency ? 1000000000 / s->options.frequency : 0;
 	skel->rodata->wait_threshold_ns = WAIT_THRESHOLD_NS;
+	bpf_program__set_autoload(skel->progs.sample_switch, !walks_later(s));
+	bpf_program__set_autoload(skel->progs.sample_switch_later, walks_later(s));
 	if (s && s->options.frequency) {
 		if (bpf_map__max_entries(skel->maps.ring) < RING_BYTES)
 			bpf_map__set_max_entries(skel->maps.ring, RING_BYTES);

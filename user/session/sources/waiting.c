@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reads the stacks of waits that began before the window, from outside as `stepflame dump` does.
+ * Reads the stacks of waits that are in progress as the window opens or closes, from outside as
+ * `stepflame dump` does.
  * In: the targets. Out: REC_CODE and REC_STACK, and the REC_STACK id for the samples of that one
  * wait.
  */
@@ -114,6 +115,12 @@ static int read_waiting_thread(struct session *s, struct waiting *waiting, const
 	py_stack__release(&stack);
 	if (!seen.stack)
 		return 0;
+	for (size_t i = 0; i < waiting->cnt; i++) {
+		if (waiting->threads[i].pid == seen.pid && waiting->threads[i].tid == tid) {
+			waiting->threads[i] = seen;
+			return 0;
+		}
+	}
 	more = reallocarray(waiting->threads, waiting->cnt + 1, sizeof(*more));
 	if (!more)
 		return -ENOMEM;

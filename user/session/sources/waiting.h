@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Threads that already wait when the window opens: BPF takes a stack when a wait begins, so it has
- * no stack of those.
+ * Threads that wait when the window opens or closes: BPF walks a stack when a wait begins or ends, so
+ * it has no stack of those.
  */
 #ifndef STEPFLAME_USER_SESSION_SOURCES_WAITING_H
 #define STEPFLAME_USER_SESSION_SOURCES_WAITING_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "user/lib/lockdown.h"
+#include "user/lib/restrictions.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,4 +18,17 @@ enum lockdown lockdown__mode(void)
 	if (strstr(modes, "[confidentiality]"))
 		return LOCKDOWN_CONFIDENTIALITY;
 	return strstr(modes, "[integrity]") ? LOCKDOWN_INTEGRITY : LOCKDOWN_NONE;
+}
+
+int yama__scope(void)
+{
+	FILE *file = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
+	int scope = 0;
+
+	if (file) {
+		if (fscanf(file, "%d", &scope) != 1)
+			scope = 0;
+		fclose(file);
+	}
+	return scope;
 }
