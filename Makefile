@@ -223,7 +223,7 @@ test-all:
 # What a real GPU does, on a machine that has one and may have nothing else: TEST_PYTHON there has torch and pytest. Figures are printed, and
 # written with small recordings into the folder OUT, if it is set.
 test-gpu: all portable
-	$(Q)STEPFLAME=$(BUILD)/portable/stepflame $(or $(TEST_PYTHON),$$(tools/setup.sh python)) -m pytest -v -rs tests/e2e/test_gpu_hardware.py tests/e2e/test_gpu_compare.py $(ARGS)
+	$(Q)STEPFLAME=$(BUILD)/portable/stepflame $(or $(TEST_PYTHON),$$(tools/setup.sh python)) -m pytest -v -rs tests/e2e/test_gpu_hardware.py tests/replay/test_gpu_compare.py $(ARGS)
 
 # The comparison with Lightning on every other interpreter that is installed, and on an older torch.
 test-matrix: setup
