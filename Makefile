@@ -51,7 +51,7 @@ DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libc
 	libcollector.so train train-static train-static-stripped calls calls-static calls-static-stripped libnvtx_log.so \
 	libnvtx_ranges-O0.so libnvtx_ranges-O2.so)
 
-.PHONY: all man completions portable archive deb wheel packages doubles setup demo test test-all tests unit e2e test-gpu test-matrix test-vm fuzz fuzzers zoo bench lint tidy install clean
+.PHONY: all man completions portable archive deb wheel packages doubles setup demo test test-all tests unit e2e test-gpu test-matrix test-vm fuzz fuzzers zoo recordings bench lint tidy install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -261,6 +261,10 @@ $(BUILD)/tests/fuzz/options: LDFLAGS += -Wl,--wrap=argp_parse,--wrap=argp_error,
 $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(LIB)
 	@echo '  LD    $@'
 	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $^ $(LDFLAGS) $(LIBS) -o $@
+
+# The recordings of real jobs that tests/replay reads, made anew, as root: tests/data/README.md. ARGS='fit jax': these alone.
+recordings: all doubles
+	$(Q)$$(tools/setup.sh python) tests/replay/record.py $(ARGS)
 
 bench: setup
 	$(Q)$(MAKE) --no-print-directory all doubles
