@@ -325,7 +325,7 @@ lint: $(SKEL) $(GEN)/syscall_names.h $(GEN)/finders.h
 	$(Q)$(MAKE) --no-print-directory -j $$(nproc) tidy
 
 tidy: $(TIDY)
-	$(Q)find "$${XDG_CACHE_HOME:-$$HOME/.cache}/stepflame/tidy" -type f -mtime +60 -delete
+	$(Q)kept=$${XDG_CACHE_HOME:-$$HOME/.cache}/stepflame/tidy; [ ! -d "$$kept" ] || find "$$kept" -type f -mtime +60 -delete
 
 TIDY_DEPTH := $(if $(TIDY_ALL),,-Xclang -analyzer-config -Xclang max-nodes=20000)
 TIDY_CFLAGS = $(filter-out -Werror,$(ALL_CFLAGS)) $(TIDY_DEPTH)
