@@ -5,6 +5,7 @@ What has to add up in any recording, and the same figures in every form: text, J
 
 import collections
 import csv
+import functools
 import gzip
 import io
 import json
@@ -29,8 +30,17 @@ NS = 1e-9
 OWN = ("step", "wait", "cpu_sample", "gc", "dataloader")  # categories of tracks that every recording may have
 
 
+@functools.lru_cache
+def read(name):
+    """{type: [record]}"""
+    found = collections.defaultdict(list)
+    for kind, row in recfile.read_records(recordings.path(name)):
+        found[kind].append(row)
+    return found
+
+
 def records(name, kind):
-    return [row for type_name, row in recfile.read_records(recordings.path(name)) if type_name == kind]
+    return read(name)[kind]
 
 
 # ---- actions ----
@@ -91,6 +101,53 @@ def test_sorted(name, key):
     assert report(name, "--simple", "--all", "--sort", key, "--limit", "3")["actions"] == rows[:3]
     name_of_first = rows[0]["name"]
     assert report(name, "--simple", "--all", "--action", name_of_first)["actions"] == [row for row in rows if row["name"] == name_of_first]
+
+
+SORTED = {
+    "--ops": ("ops", {"cpu_time_total": "cpu_total_us", "self_cpu_time_total": "self_cpu_us", "cpu_time": "cpu_avg_us", "count": "count"}),
+    "--gpu": ("kernels", {"total": "total_us", "count": "count", "avg": "avg_us", "max": "max_us", "name": "mangled"}),
+}
+SORTED["--ops"][1].update({"self_cpu_memory_usage": "self_cpu_memory", "cpu_memory_usage": "cpu_memory", "name": "name", "flops": "flops"})
+IO_KEYS = {"time": "total_s", "calls": "count", "errors": "errors", "bytes": "bytes", "name": "name"}
+
+
+@pytest.mark.parametrize("kind, key", [(kind, key) for kind, (_, keys) in SORTED.items() for key in keys])
+def test_tables_are_sorted(kind, key):
+    table, keys = SORTED[kind]
+    options = ("--shapes", "--flops") if key == "flops" else ()
+    rows = report("ops" if kind == "--ops" else "gpu_cupti", kind, "--sort", key, *options)[table]
+    values = [row[keys[key]] if row[keys[key]] is not None else -1 for row in rows]
+    assert values == sorted(values, reverse=key != "name") and len(set(values)) > 1
+
+
+@pytest.mark.parametrize("key", IO_KEYS)
+def test_calls_are_sorted(key):
+    for process in report("io", "--io", "--sort", key)["processes"]:
+        values = [row[IO_KEYS[key]] for row in process["syscalls"]]
+        assert values == sorted(values, reverse=key != "name")
+
+
+PSTATS_COLUMNS = {"ncalls": 0, "tottime": 1, "cumulative": 3}
+
+
+@pytest.mark.parametrize("key", PSTATS_COLUMNS)
+def test_functions_are_sorted(key):
+    """The tables, as a reader of pstats' own reads them, and the functions that are in the JSON."""
+    tables = [[]]
+    for line in output("report", "exact.rec", "--advanced", "--all", "--limit", "0", "--sort", key).decode().splitlines():
+        row = re.match(r" *(\d+)(?:/\d+)? +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+) (.*)$", line)
+        if row:
+            tables[-1].append([float(value) for value in row.groups()[:5]])
+        elif tables[-1]:
+            tables.append([])
+    tables = [table for table in tables if table]
+    actions = [action for action in report("exact", "--advanced", "--all")["actions"] if action["functions"]]
+    assert [len(table) for table in tables] == [len(action["functions"]) for action in actions]
+    for table, action in zip(tables, actions):
+        values = [row[PSTATS_COLUMNS[key]] for row in table]
+        assert values == sorted(values, reverse=True)
+        assert sum(row[0] for row in table) == sum(row["ncalls"] for row in action["functions"])
+        assert sum(row[1] for row in table) == pytest.approx(sum(row["tottime_s"] for row in action["functions"]), abs=0.0006 * len(table))
 
 
 @EACH
