@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Fixtures of the end-to-end tests. STEPFLAME_PYTHON chooses the Python of the jobs, STEPFLAME the program."""
+"""Fixtures of the end-to-end tests, and options of these and the replay tests. STEPFLAME_PYTHON chooses the Python of the jobs, STEPFLAME the program."""
 
 import os
 import subprocess
@@ -12,6 +12,7 @@ import skips
 
 def pytest_addoption(parser):
     parser.addoption("--no-unexpected-skips", action="store_true", default=bool(os.environ.get("CI")), help="fail where a test is skipped that skips.py does not allow")
+    parser.addoption("--accept", action="store_true", help="write what commands print now as what they shall print (replay/test_expected.py)")
 
 
 def pytest_configure(config):
