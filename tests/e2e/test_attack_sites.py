@@ -31,6 +31,7 @@ exec(sys.argv[2])
 print("ready", flush=True)
 while True:
     assert function() & 0xffffffff == returns, hex(function())
+    print("called", flush=True)
     time.sleep(0.001)
 """
 
@@ -57,8 +58,16 @@ def job(bench, library, setup="returns = 0x90909090"):
     return bench.process(helpers.PYTHON, "-c", JOB, library, setup).until_ready()
 
 
-def record(bench, job, *options):
-    record = bench.record("-p", job.pid, "--gpu", "uprobe", "-d", "500ms", *options)
+def until_calls(job, count=20):
+    """Until it has called the function so many times more."""
+    before = job.stdout.count("called\n")
+    helpers.until(helpers.END_SECONDS, lambda: job.stdout.count("called\n") >= before + count, job.what, job.delayed)
+
+
+def record(bench, job, calls=0):
+    record = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
+    until_calls(job, calls)
+    record.interrupt()
     record.wait()
     assert job.running(), job.what()
     return record
@@ -96,7 +105,7 @@ def test_poisoned_cache(bench, library, tmp_path):
     victim = job(bench, library)
     recording = bench.record("-p", victim.pid, "--gpu", "uprobe", "--steps", "100000").until_armed()
     found = helpers.breakpoints(victim.pid)
-    time.sleep(0.1)
+    until_calls(victim)
     recording.interrupt()
     recording.wait()
     assert victim.running(), victim.what()
@@ -116,7 +125,7 @@ def test_two_recordings(bench, library):
     """Another recording's breakpoints are no patches."""
     both = job(bench, library)
     first = bench.record("-p", both.pid, "--gpu", "uprobe", "--steps", "100000").until_armed()
-    second = record(bench, both)
+    second = record(bench, both, calls=20)
     assert "not that of the file" not in second.stderr, second.what()
     assert "cudaDeviceSynchronize" in helpers.report_text(second.file, "--gpu")
     first.interrupt()
@@ -143,14 +152,12 @@ def used(*command):
         for fd in range(3):
             os.dup2(null, fd)
         os.execv(helpers.STEPFLAME, [helpers.STEPFLAME, *map(str, command)])
-    end = time.monotonic() + helpers.END_SECONDS
-    while True:
-        done, status, usage = os.wait4(pid, os.WNOHANG)
-        if done:
-            return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
-        if time.monotonic() > end:
-            os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
+    try:
+        _, _, usage = helpers.until(helpers.END_SECONDS, lambda: (ended := os.wait4(pid, os.WNOHANG))[0] and ended, lambda: "it hangs")
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
 
 MAPS = """

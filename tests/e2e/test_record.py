@@ -43,6 +43,9 @@ class Endless:
         self.job.release()
         return self
 
+    def until_ran(self, *seconds):
+        self.job.until_ran(*seconds)
+
     def check(self):
         assert self.job.running(), self.job.what()
         self.stop.touch()
@@ -59,10 +62,20 @@ def steps_of(file):
     return helpers.actions(helpers.report(file, "--all"))[STEP]["count"]
 
 
-def test_launched(bench):
+def release(record, go):
+    """What a command does that `record --` has started: once its probes are there."""
+    pid = int(record.until_says(r"^ready (\d+)", helpers.READY_SECONDS, "stdout")[1])
+    helpers.until(helpers.ARMED_SECONDS, lambda: any("libtorch_cpu" in file for file, _ in helpers.breakpoints(pid)), record.what, record.delayed)
+    go.touch()
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["waits", "at once"])
+def test_launched(bench, waits):
     """`record -- CMD` sees the first call, and leaves the command's own output alone."""
-    out = bench.directory / "truth"
-    record = bench.record("--", helpers.PYTHON, helpers.JOBS / LOOP, "--labels", "--out", out)
+    out, go = bench.directory / "truth", bench.directory / "go"
+    record = bench.record("--", helpers.PYTHON, helpers.JOBS / LOOP, "--labels", "--out", out, *(["--wait", go] if waits else []))
+    if waits:
+        release(record, go)
     assert record.wait() == helpers.OK, record.what()
     truth = json.loads(out.read_text())
     rows = helpers.actions(helpers.report(record.file, "--all"))
@@ -75,7 +88,9 @@ def test_launched(bench):
     "how, code", [("exit", 7), ("SIGKILL", 128 + 9), *(pytest.param(*of, marks=pytest.mark.long) for of in (("raise", 1), ("SIGTERM", 128 + 15)))]
 )
 def test_launched_exit_status(bench, how, code):
-    record = bench.record("--", helpers.PYTHON, helpers.JOBS / "dies.py", "--how", how, "--batches", 50)
+    go = bench.directory / "go"
+    record = bench.record("--", helpers.PYTHON, helpers.JOBS / "dies.py", "--how", how, "--batches", 50, "--wait", go)
+    release(record, go)
     assert record.wait() == code, record.what()
     assert steps_of(record.file) == 50
 
@@ -136,8 +151,10 @@ def test_steps_plain(bench, endless):
 def test_in_the_middle(bench, endless):
     """Attached while it trains: what had begun before is counted, and no call has a time from before."""
     endless.release()
-    time.sleep(0.5)
-    record = bench.record("-p", endless.pid, "-d", "1s")
+    endless.until_ran()
+    record = bench.record("-p", endless.pid).until_armed()
+    endless.until_ran(0.5)
+    record.interrupt()
     assert record.wait() == helpers.OK, record.what()
     found = helpers.report(record.file, "--all")
     assert found["window"]["steps"] > 0
@@ -148,7 +165,7 @@ def test_in_the_middle(bench, endless):
 def test_interrupt(bench, endless):
     record = bench.record("-p", endless.pid).until_armed()
     endless.release()
-    time.sleep(0.5)
+    endless.until_ran()
     record.interrupt()
     assert record.wait(10) == helpers.OK, record.what()
     assert steps_of(record.file) > 0
@@ -159,9 +176,9 @@ def test_second_interrupt(bench, endless):
     endless.release()
     for pause in (0, 0.01, 0.1):
         record = bench.record("-p", endless.pid).until_armed()
-        time.sleep(0.5)
+        endless.until_ran()
         record.interrupt()
-        time.sleep(pause)
+        time.sleep(pause)  # clock: any moment will do
         record.interrupt()
         # that the second came too late is no error; nor is it that what was recorded is there
         assert record.wait(10) == helpers.OK, record.what()
@@ -180,7 +197,7 @@ def test_killed(bench, endless):
     assert not helpers.breakpoints(endless.pid)
     for pause in (0.0, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5):
         record = bench.record("-p", endless.pid)
-        time.sleep(pause)
+        time.sleep(pause)  # clock: any moment will do
         record.popen.send_signal(signal.SIGKILL)
         record.wait()
     record = bench.record("-p", endless.pid).until_armed()
@@ -246,8 +263,7 @@ def test_ps_shows_what_a_program_started(bench):
 
 @pytest.mark.parametrize("early", [False, True], ids=["under the tracer", "before it"])
 def test_children(bench, early):
-    # as a user starts it: what its children import first takes longer than they are looked for
-    record, truth = bench.recorded("fork_job.py", *(["--early"] if early else []), options=["--children", "all"], cold=True)
+    record, truth = bench.recorded("fork_job.py", *(["--early"] if early else []), options=["--children", "all"], cold=not early)
     found = helpers.report(record.file, "--all", "--per-rank")
     processes = {process["pid"]: process for process in found["processes"]}
     assert processes[truth["pid"]]["role"] == "main"
@@ -413,9 +429,10 @@ def test_record_in_a_pid_namespace(bench):
 
 def test_launched_by_a_launcher(bench):
     """A shell, or torchrun, that starts what trains: its rows are those of the job."""
-    out = bench.directory / "truth"
-    command = "'%s' '%s' --labels --out '%s'; true" % (helpers.PYTHON, helpers.JOBS / LOOP, out)
+    out, go = bench.directory / "truth", bench.directory / "go"
+    command = "'%s' '%s' --labels --wait '%s' --out '%s'; true" % (helpers.PYTHON, helpers.JOBS / LOOP, go, out)
     record = bench.record("--", "sh", "-c", command)
+    release(record, go)
     assert record.wait() == helpers.OK, record.what()
     truth = json.loads(out.read_text())
     found = helpers.report(record.file, "--all", "--per-rank")
