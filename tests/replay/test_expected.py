@@ -3,7 +3,7 @@
 What each command prints of each recording of a real job is what it printed before: tests/data/recordings/expected has it, large outputs as an
 outline (outline.py). A change that is meant is written there by
 
-    python -m pytest tests/replay/test_expected.py --accept
+    make recordings ARGS=--accept
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import pytest
 
 from . import outline, recordings
 
-ACCEPT = "python -m pytest tests/replay/test_expected.py --accept"
+ACCEPT = "make recordings ARGS=--accept"
 SHOWN_LINES = 80  # of a difference
 SORTED_LINES = 9  # of a table that is printed for its order
 OPS = recordings.having("--ops", "--shapes")
