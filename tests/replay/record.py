@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
-Makes the recordings of tests/data/recordings, of real jobs, each with what its job said of itself: NAME.rec and NAME.json. `make recordings`
-runs it, as root; names of recordings choose some.
+Makes the recordings of tests/data/recordings, of real jobs, each with what its job said of itself: NAME.rec and NAME.json; then writes what
+commands print of all of them now as what is expected. `make recordings` runs it, as root; ARGS are names of recordings, or --accept.
 
 NAME.json: {"job": its command, "options": those of record, "truth": what the job wrote}.
 """
@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -144,15 +145,23 @@ def record_trainer(bench, name):
 MADE = {**dict.fromkeys(JOBS, record_job), "ranks": record_ranks, "gpu_cupti": record_gpu, "gpu_uprobe": record_gpu, "trainer": record_trainer}
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument("names", nargs="*", metavar="NAME", help="all: %s" % " ".join(MADE))
-    names = p.parse_args().names or MADE
+def make_recordings(names):
     common.come_first()  # what else runs on the machine is not what is recorded
     for name in names:
         with tempfile.TemporaryDirectory() as directory:
             with contextlib.closing(helpers.Bench(Path(directory))) as bench:
                 MADE[name](bench, name)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("names", nargs="*", metavar="NAME", help="all: %s" % " ".join(MADE))
+    p.add_argument("--accept", action="store_true", help="make no recording: write what is expected")
+    args = p.parse_args()
+    if not args.accept:
+        make_recordings(args.names or MADE)
+    test = TESTS / "replay" / "test_expected.py"
+    sys.exit(subprocess.run([sys.executable, "-m", "pytest", "-q", test, "--accept"]).returncode)
 
 
 if __name__ == "__main__":
