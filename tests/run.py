@@ -67,7 +67,7 @@ class C:
         except subprocess.TimeoutExpired as expired:
             status, text = 1, "%s\nhangs: %s\n" % ((expired.stdout or b"").decode(errors="replace"), program)
         found = {}
-        for word, name in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (.+)$", text, re.M):
+        for word, name in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (?!\d+ test\(s\))(.+)$", text, re.M):
             found["%s::%s" % (program, name)] = (self.OUTCOMES[word], text)
         if status and "failed" not in [outcome for outcome, _ in found.values()]:
             found[program + "::"] = ("failed", "%s\nexit status %d\n" % (text, status))
