@@ -44,6 +44,7 @@ JOBS = {
     "exact": ("exact_calls.py", (), ("--exact=force", "-F", 0, "-d", 60), {}),
     "sleep": ("planted.py", ("--plant", "sleep", "--batches", 120), (), {}),
     "lock": ("planted.py", ("--plant", "lock", "--batches", 100), (), {}),
+    "garbage": ("planted.py", ("--plant", "gc", "--batches", 80), (), {}),
     "late_worker": ("planted.py", ("--plant", "worker", "--batches", 40), (), {}),
     "python": ("answers.py", ("--kind", "python", "--batches", 150), (), {}),
     "jax": ("jax_loop.py", ("--annotate", "--labels", "--evaluate", 7, "--sleep", 0.002), (), {"python": os.path.expanduser(JAX)}),
