@@ -129,16 +129,18 @@ PARTS = {
     "packages": built("packages"),
     "C": C(),
     "replay": Pytest("tests/replay", "-m", "not long"),
+    "replay-all": Pytest("tests/replay"),
     "live": Pytest("tests/e2e", "-m", "gate", STEPFLAME_GATE="1"),
     "e2e": Pytest("tests/e2e", "-m", "not alone"),
     "alone": Pytest("tests/e2e", "-m", "alone", alone=True),
     "matrix": Script("tests/e2e/matrix.sh"),
     "vm": Pytest("tests/vm", alone=True),
+    "lint": Script("make", "--no-print-directory", "lint-all"),
     "fuzz": Script("make", "--no-print-directory", "fuzz", "FUZZ_SECONDS=20"),
 }
 RUNS = {
     "gate": ["set-up", "build", "C", "replay", "live"],
-    "all": ["set-up", "build", "packages", "C", "replay", "e2e", "alone", "matrix", "vm", "fuzz"],
+    "all": ["set-up", "build", "packages", "C", "replay-all", "e2e", "alone", "matrix", "vm", "fuzz", "lint"],
 }
 
 
