@@ -112,12 +112,14 @@ class Pytest:
 
 
 class Script:
-    """A command that has tests of its own; it has passed or failed."""
+    """A command that has tests of its own; it has passed or failed, and does not run again."""
 
     def __init__(self, *command):
         self.command = command
 
     def run(self, names=None):
+        if names:
+            return {}
         status = subprocess.run(self.command, cwd=ROOT).returncode
         return {" ".join(self.command): ("failed" if status else "passed", "exit status %d: see above" % status)}
 
