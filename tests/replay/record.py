@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
-Makes the recordings of tests/data/recordings, of real jobs, each with what its job said of itself: NAME.rec and NAME.json. `make recordings`
-runs it, as root; names of recordings choose some.
+Makes the recordings of tests/data/recordings, of real jobs, each with what its job said of itself: NAME.rec and NAME.json; then writes what
+commands print of all of them now as what is expected. `make recordings` runs it, as root; ARGS are names of recordings, or --accept.
 
 NAME.json: {"job": its command, "options": those of record, "truth": what the job wrote}.
 """
@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -21,6 +22,7 @@ sys.path[:0] = [str(TESTS / "e2e"), str(TESTS / "e2e" / "jobs")]
 import common  # noqa: E402
 import gpu  # noqa: E402
 import helpers  # noqa: E402
+import recfile  # noqa: E402
 
 OUT = TESTS / "data" / "recordings"
 KEPT_DIGITS = 9  # of a second
@@ -43,6 +45,7 @@ JOBS = {
     "exact": ("exact_calls.py", (), ("--exact=force", "-F", 0, "-d", 60), {}),
     "sleep": ("planted.py", ("--plant", "sleep", "--batches", 120), (), {}),
     "lock": ("planted.py", ("--plant", "lock", "--batches", 100), (), {}),
+    "garbage": ("planted.py", ("--plant", "gc", "--batches", 80), (), {}),
     "late_worker": ("planted.py", ("--plant", "worker", "--batches", 40), (), {}),
     "python": ("answers.py", ("--kind", "python", "--batches", 150), (), {}),
     "jax": ("jax_loop.py", ("--annotate", "--labels", "--evaluate", 7, "--sleep", 0.002), (), {"python": os.path.expanduser(JAX)}),
@@ -69,15 +72,23 @@ def shorter(truth):
     return {key: value for key, value in truth.items() if key not in ("tree", "launches", "exact", "odd", "links")}
 
 
+def neutral(data):
+    """Paths of this machine as those of no machine, as long as they were."""
+    for path, instead in ((TESTS.parent, b"/stepflame"), (Path.home(), b"/home")):
+        path = str(path).encode()
+        data = data.replace(path + b"/", (instead + b"-" * len(path))[: len(path)] + b"/")
+    return data
+
+
 def keep(name, record, job, options, truth):
     assert record.wait() == helpers.OK, record.what()
     OUT.mkdir(exist_ok=True)
-    data = Path(record.file).read_bytes()
+    data = recfile.changed(Path(record.file), neutral)
     assert len(data) < MAX_BYTES, (name, len(data))
     (OUT / (name + ".rec")).write_bytes(data)
     command = [Path(job.script).name, *job.args]
     said = {"job": command, "options": [str(option) for option in options], "truth": rounded(shorter(truth))}
-    (OUT / (name + ".json")).write_text(json.dumps(said, separators=(",", ":"), sort_keys=True) + "\n")
+    (OUT / (name + ".json")).write_bytes(neutral(json.dumps(said, separators=(",", ":"), sort_keys=True).encode() + b"\n"))
     print("%s: %d bytes, truth %d" % (name, len(data), (OUT / (name + ".json")).stat().st_size), flush=True)
 
 
@@ -144,15 +155,23 @@ def record_trainer(bench, name):
 MADE = {**dict.fromkeys(JOBS, record_job), "ranks": record_ranks, "gpu_cupti": record_gpu, "gpu_uprobe": record_gpu, "trainer": record_trainer}
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument("names", nargs="*", metavar="NAME", help="all: %s" % " ".join(MADE))
-    names = p.parse_args().names or MADE
+def make_recordings(names):
     common.come_first()  # what else runs on the machine is not what is recorded
     for name in names:
         with tempfile.TemporaryDirectory() as directory:
             with contextlib.closing(helpers.Bench(Path(directory))) as bench:
                 MADE[name](bench, name)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("names", nargs="*", metavar="NAME", help="all: %s" % " ".join(MADE))
+    p.add_argument("--accept", action="store_true", help="make no recording: write what is expected")
+    args = p.parse_args()
+    if not args.accept:
+        make_recordings(args.names or MADE)
+    test = TESTS / "replay" / "test_expected.py"
+    sys.exit(subprocess.run([sys.executable, "-m", "pytest", "-q", test, "--accept"]).returncode)
 
 
 if __name__ == "__main__":

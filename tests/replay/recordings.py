@@ -11,8 +11,8 @@ import subprocess
 from pathlib import Path
 
 import helpers
-import recfile
 
+RECDUMP = Path(helpers.STEPFLAME).parent / "tools" / "recdump"
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "recordings"
 EXPECTED = FOLDER / "expected"
 ENVIRONMENT = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8", "TZ": "UTC", "TERM": "dumb", "HOME": "/nonexistent"}
@@ -40,7 +40,7 @@ def having(*options):
 
 def run(*words, cwd=FOLDER):
     """Whatever its end; files are named as they are in the folder of the recordings."""
-    program = recfile.RECDUMP if words[0] == "recdump" else helpers.STEPFLAME
+    program = RECDUMP if words[0] == "recdump" else helpers.STEPFLAME
     command = [program, *map(str, words[words[0] == "recdump" :])]
     return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, timeout=helpers.END_SECONDS)
 

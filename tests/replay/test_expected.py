@@ -3,7 +3,7 @@
 What each command prints of each recording of a real job is what it printed before: tests/data/recordings/expected has it, large outputs as an
 outline (outline.py). A change that is meant is written there by
 
-    python -m pytest tests/replay/test_expected.py --accept
+    make recordings ARGS=--accept
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import pytest
 
 from . import outline, recordings
 
-ACCEPT = "python -m pytest tests/replay/test_expected.py --accept"
+ACCEPT = "make recordings ARGS=--accept"
 SHOWN_LINES = 80  # of a difference
 SORTED_LINES = 9  # of a table that is printed for its order
 OPS = recordings.having("--ops", "--shapes")
@@ -36,7 +36,7 @@ def reports(options, sorts=(), rows="report", sorted_options=("--limit", "2")):
     return [["report", "FILE", *words.split()] for words in options] + [["report", "FILE", rows, "--sort", key, *sorted_options] for key in sorts]
 
 
-# family: (the recordings, their commands). FILE: the recording; OUT: a file or folder whose content counts; ACTION: one that it has.
+# family: (the recordings, their commands). FILE: the recording; OUT: a file or folder whose content counts; ACTION, WORKER: what it has.
 FAMILIES = {
     "summary": (recordings.NAMES, reports(["", "--summary", "--json --summary"])),
     "actions": (
@@ -77,7 +77,14 @@ FAMILIES = {
             *[["report", "FILE", "--io", "--sort", key, "--limit", "3"] for key in ("time", "calls", "errors", "bytes", "disk", "name")],
         ],
     ),
-    "workers": (["workers", "loaders", "late_worker", "sleep"], reports(["--io --limit 1", "--io --json"])),
+    "workers": (
+        ["late_worker"],
+        [
+            *reports(["--io --limit 1", "--io --json"]),
+            *[["export", "FILE", "-f", form, "-p", "WORKER"] for form in ("folded", "pprof", "speedscope", "chrome")],
+            ["flame", "FILE", "--folded", "-p", "WORKER"],
+        ],
+    ),
     "gpu": (
         GPU,
         [
@@ -164,8 +171,9 @@ def printed(name, command, directory):
     """A command with its exit code, what it said, and what it wrote."""
     out = directory / "out"
     places = {"FILE": name + ".rec", "ACTION": ACTION.get(name, "forward"), "OUT": out, RANKS: directory / RANKS}
+    places["WORKER"] = str(recordings.truth(name).get("worker"))
     result = recordings.run(*(places.get(word, word) for word in command))
-    lines = ["$ stepflame " + " ".join(places[word] if word in ("FILE", "ACTION") else word for word in command)]
+    lines = ["$ stepflame " + " ".join(places[word] if word in ("FILE", "ACTION", "WORKER") else word for word in command)]
     own = str(directory).encode()
     lines += outlined(command, result.stdout, own)
     files = sorted(path for path in ([out] if out.is_file() else out.rglob("*")) if path.is_file())

@@ -5,6 +5,7 @@ What has to add up in any recording, and the same figures in every form: text, J
 
 import collections
 import csv
+import functools
 import gzip
 import io
 import json
@@ -29,8 +30,17 @@ NS = 1e-9
 OWN = ("step", "wait", "cpu_sample", "gc", "dataloader")  # categories of tracks that every recording may have
 
 
+@functools.lru_cache
+def read(name):
+    """{type: [record]}"""
+    found = collections.defaultdict(list)
+    for kind, row in recfile.read_records(recordings.path(name)):
+        found[kind].append(row)
+    return found
+
+
 def records(name, kind):
-    return [row for type_name, row in recfile.read_records(recordings.path(name)) if type_name == kind]
+    return read(name)[kind]
 
 
 # ---- actions ----
@@ -91,6 +101,53 @@ def test_sorted(name, key):
     assert report(name, "--simple", "--all", "--sort", key, "--limit", "3")["actions"] == rows[:3]
     name_of_first = rows[0]["name"]
     assert report(name, "--simple", "--all", "--action", name_of_first)["actions"] == [row for row in rows if row["name"] == name_of_first]
+
+
+SORTED = {
+    "--ops": ("ops", {"cpu_time_total": "cpu_total_us", "self_cpu_time_total": "self_cpu_us", "cpu_time": "cpu_avg_us", "count": "count"}),
+    "--gpu": ("kernels", {"total": "total_us", "count": "count", "avg": "avg_us", "max": "max_us", "name": "mangled"}),
+}
+SORTED["--ops"][1].update({"self_cpu_memory_usage": "self_cpu_memory", "cpu_memory_usage": "cpu_memory", "name": "name", "flops": "flops"})
+IO_KEYS = {"time": "total_s", "calls": "count", "errors": "errors", "bytes": "bytes", "name": "name"}
+
+
+@pytest.mark.parametrize("kind, key", [(kind, key) for kind, (_, keys) in SORTED.items() for key in keys])
+def test_tables_are_sorted(kind, key):
+    table, keys = SORTED[kind]
+    options = ("--shapes", "--flops") if key == "flops" else ()
+    rows = report("ops" if kind == "--ops" else "gpu_cupti", kind, "--sort", key, *options)[table]
+    values = [row[keys[key]] if row[keys[key]] is not None else -1 for row in rows]
+    assert values == sorted(values, reverse=key != "name") and len(set(values)) > 1
+
+
+@pytest.mark.parametrize("key", IO_KEYS)
+def test_calls_are_sorted(key):
+    for process in report("io", "--io", "--sort", key)["processes"]:
+        values = [row[IO_KEYS[key]] for row in process["syscalls"]]
+        assert values == sorted(values, reverse=key != "name")
+
+
+PSTATS_COLUMNS = {"ncalls": 0, "tottime": 1, "cumulative": 3}
+
+
+@pytest.mark.parametrize("key", PSTATS_COLUMNS)
+def test_functions_are_sorted(key):
+    """The tables, as a reader of pstats' own reads them, and the functions that are in the JSON."""
+    tables = [[]]
+    for line in output("report", "exact.rec", "--advanced", "--all", "--limit", "0", "--sort", key).decode().splitlines():
+        row = re.match(r" *(\d+)(?:/\d+)? +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+) (.*)$", line)
+        if row:
+            tables[-1].append([float(value) for value in row.groups()[:5]])
+        elif tables[-1]:
+            tables.append([])
+    tables = [table for table in tables if table]
+    actions = [action for action in report("exact", "--advanced", "--all")["actions"] if action["functions"]]
+    assert [len(table) for table in tables] == [len(action["functions"]) for action in actions]
+    for table, action in zip(tables, actions):
+        values = [row[PSTATS_COLUMNS[key]] for row in table]
+        assert values == sorted(values, reverse=True)
+        assert sum(row[0] for row in table) == sum(row["ncalls"] for row in action["functions"])
+        assert sum(row[1] for row in table) == pytest.approx(sum(row["tottime_s"] for row in action["functions"]), abs=0.0006 * len(table))
 
 
 @EACH
@@ -155,6 +212,8 @@ def test_steps_add_up(name):
         assert phase["oncpu_s"] + sum(phase["waits"].values()) == pytest.approx(phase["total_s"], abs=1e-6)
         of_phases.update(phase["waits"])
     assert of_phases == pytest.approx({k: v for k, v in waits.items() if v}, abs=1e-6)
+    for which, chosen in (("all", steps), ("of_slow", [step for step in steps if step["index"] in found["slow"]])):
+        assert found[which]["gc_s"] == pytest.approx(sum(step["gc_s"] for step in chosen), abs=1e-9)
     slow = [step for step in steps if step["index"] in found["slow"]]
     assert found["of_slow"]["steps"] == len(slow)
     assert {step["index"] for step in steps if step["cause"]} == set(found["slow"])
@@ -173,9 +232,38 @@ def test_steps_are_sorted(name):
     steps = report(name, "--steps")["steps"]
     durations = sorted(step["duration_s"] for step in steps)
     assert durations[(len(steps) - 1) // 2] == pytest.approx(report(name, "--steps")["median_s"], abs=1e-9)
+    assert report(name, "--steps")["p99_s"] == pytest.approx(durations[-(-99 * len(steps) // 100) - 1], abs=1e-9)  # the nearest rank
     summary = report(name, "--summary")
     assert (summary["steps"]["count"], summary["steps"]["median_s"]) == (len(steps), report(name, "--steps")["median_s"])
     assert summary["steps"]["per_second"] == pytest.approx(len(steps) / sum(durations))
+
+
+def test_time_of_a_gpu_adds_up():
+    """What it did, and what it waited for, is all the time for which it was watched."""
+    found = report("gpu_cupti", "--gpu")
+    (gpu,) = found["gpus"]
+    assert gpu["busy_us"] + sum(gpu["idle_us"].values()) == pytest.approx(gpu["watched_us"], abs=0.01)
+    assert found["idle_percent"] == pytest.approx(100 * sum(gpu["idle_us"].values()) / gpu["watched_us"])
+    assert gpu["kernel_us"] == pytest.approx(gpu["compute_us"] + gpu["comm_us"] - gpu["overlap_us"], abs=0.01)
+    assert sum(row["total_us"] for row in found["kernels"]) == pytest.approx(gpu["kernel_us"], abs=0.01)  # one stream
+    assert sum(row["total_us"] for row in found["kernels"] + found["copies"]) == pytest.approx(gpu["busy_us"], abs=0.01)
+    (stream,) = found["streams"]
+    waits = stream["host_wait_us"] + stream["kernel_wait_us"] + stream["other_us"]
+    assert (stream["busy_us"], waits) == (pytest.approx(gpu["busy_us"]), pytest.approx(gpu["watched_us"] - gpu["busy_us"], abs=0.01))
+    # what the host waits for lies in no wait of the kernels
+    assert stream["host_wait_us"] == pytest.approx(gpu["idle_us"]["host"] + gpu["idle_us"]["data"], abs=0.01)
+    # by step, as in --steps
+    steps = {step["index"]: step for step in report("gpu_cupti", "--steps")["steps"]}
+    for row in found["steps"]:
+        assert row["duration_us"] == pytest.approx(steps[row["index"]]["duration_s"] * 1e6, abs=0.01)
+        assert row["busy_us"] + sum(row["idle_us"].values()) == pytest.approx(row["watched_us"], abs=0.01)
+
+
+def test_loaders_add_up():
+    for name in ("loaders", "workers", "late_worker"):
+        for loader in report(name, "--io")["workers"]:
+            assert loader["waited"] == sum(worker["waits"] for worker in loader["workers"])
+            assert loader["wait_s"] == pytest.approx(sum(worker["wait_s"] for worker in loader["workers"]), abs=1e-9)
 
 
 # ---- samples, in every form ----
@@ -207,6 +295,17 @@ def test_weights_of_samples(name, profile_class, tmp_path):  # noqa: F811
         speedscope = json.loads(output("export", name + ".rec", "-f", "speedscope", *options))
         scale = {"nanoseconds": 1, "microseconds": 1e3, "milliseconds": 1e6, "seconds": 1e9}
         assert sum(sum(p["weights"]) * scale[p["unit"]] for p in speedscope["profiles"]) == pytest.approx(ns, rel=1e-6)
+        frames = [(frame["name"], frame.get("line", 0)) for frame in speedscope["shared"]["frames"]]
+        leaves = collections.Counter()
+        for of_thread in speedscope["profiles"]:
+            for stack, weight_of in zip(of_thread["samples"], of_thread["weights"]):
+                leaves[frames[stack[-1]]] += weight_of
+        functions, texts = {f.id: f for f in profile.function}, profile.string_table
+        lines = {at.id: (texts[functions[at.line[0].function_id].name], at.line[0].line) for at in profile.location}
+        of_pprof = collections.Counter()
+        for sample in profile.sample:
+            of_pprof[lines[sample.location_id[0]]] += sample.value[2]
+        assert leaves == of_pprof
         for of_thread in speedscope["profiles"]:
             assert len(of_thread["samples"]) == len(of_thread["weights"])
             assert all(0 <= frame < len(speedscope["shared"]["frames"]) for stack in of_thread["samples"] for frame in stack)
@@ -217,15 +316,20 @@ def test_weights_of_samples(name, profile_class, tmp_path):  # noqa: F811
         assert pstats.Stats(str(out)).total_tt == pytest.approx(of_main / 1e9, rel=1e-6)
 
 
+def flamed(name, *options):
+    """us of all of its stacks."""
+    return [int(line.rpartition(" ")[2]) for line in output("flame", name + ".rec", "--folded", *options).decode().splitlines()]
+
+
 @SAMPLED
 def test_flame_is_the_samples(name):
-    """Folded stacks of the whole time have the weight of all threads' samples; of steps no more than those last."""
-    total = sum(int(line.rpartition(" ")[2]) for line in output("flame", name + ".rec", "--folded", "--all-threads").decode().splitlines())
-    assert total <= weight(name) / 1e3 + 5000
-    if name in STEPPED:
-        lines = output("flame", name + ".rec", "--folded", "--step", str(report(name, "--steps")["steps"][-1]["index"])).decode().splitlines()
-        us = sum(int(line.rpartition(" ")[2]) for line in lines)
-        assert us >= 0
+    """Folded stacks have the weight of all threads' samples, or of those of the thread that makes the steps."""
+    all_threads = flamed(name, "--all-threads")
+    assert sum(all_threads) == pytest.approx(weight(name) / 1e3, abs=len(all_threads))
+    if name in STEPPED and len(records(name, "TARGET")) == 1:
+        pid = records(name, "TARGET")[0].pid
+        of_main = flamed(name)
+        assert sum(of_main) == pytest.approx(sum(row.weight_ns for row in records(name, "SAMPLE") if row.tid == pid) / 1e3, abs=len(of_main))
 
 
 @SAMPLED
