@@ -165,7 +165,7 @@ struct {
 	__type(value, struct agg_val);
 } aggs __weak SEC(".maps");
 
-/* Names already emitted. */
+/* Names: 1: emitted; 0: about to be. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, NAMES_MAX);
@@ -173,7 +173,7 @@ struct {
 	__type(value, u8);
 } names __weak SEC(".maps");
 
-/* Those of the last events, by their low bits: saves the look-up in `names`. */
+/* The emitted ones of the last events, by their low bits: saves the look-up in `names`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, NAMES_CLOSE);

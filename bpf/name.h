@@ -141,17 +141,22 @@ __weak __noinline u64 name__read_jit(struct name_buffer *b, u64 address, u64 byt
 
 __weak __u64 name_cnt = 0; /* elements of `names` */
 
-/* Has BPF emitted this name before? */
+/*
+ * Has BPF emitted this name before, or is another thread about to? `names_close` keeps emitted ones
+ * alone: if the ring is full, the other thread takes its name back.
+ */
 __weak __noinline int name__is_known(u64 id)
 {
 	u32 slot = BOUND_INDEX(id, NAMES_CLOSE);
 	u64 *close = bpf_map_lookup_elem(&names_close, &slot);
+	u8 *emitted;
 
 	if (close && *close == id)
 		return true;
-	if (!bpf_map_lookup_elem(&names, &id))
+	emitted = bpf_map_lookup_elem(&names, &id);
+	if (!emitted)
 		return false;
-	if (close)
+	if (close && *emitted)
 		*close = id;
 	return true;
 }
@@ -159,13 +164,13 @@ __weak __noinline int name__is_known(u64 id)
 /* Emits the name just read, which was unknown. */
 __weak __noinline int name__emit(struct name_buffer *b, u64 id)
 {
+	u8 emitted = false;
 	u32 size;
-	u8 one = 1;
 	int err;
 
 	if (!b)
 		return 0;
-	err = bpf_map_update_elem(&names, &id, &one, BPF_NOEXIST);
+	err = bpf_map_update_elem(&names, &id, &emitted, BPF_NOEXIST);
 	if (err) {
 		if (err != -EEXIST) /* -EEXIST: another thread has just emitted it */
 			count(CNT_NAME_LOST);
@@ -183,7 +188,10 @@ __weak __noinline int name__emit(struct name_buffer *b, u64 id)
 		count(CNT_RING_FULL);
 		bpf_map_delete_elem(&names, &id); /* the next call tries again */
 		__sync_fetch_and_add(&name_cnt, -1);
+		return 0;
 	}
+	emitted = true;
+	bpf_map_update_elem(&names, &id, &emitted, BPF_EXIST);
 	return 0;
 }
 

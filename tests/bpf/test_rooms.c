@@ -74,6 +74,32 @@ static void test_all_names(void **state)
 	expect_counters(CNT_NAMES_FOLDED, 1, CNT__COUNT);
 }
 
+/* A name that did not fit into the ring is emitted by a later call, also if another thread met it in between. */
+static void test_full_ring(void **state)
+{
+	u8 pending = 0;
+	u64 id;
+
+	(void)state;
+	label__run("late", 1, FRAME(1));
+	id = utf8_id("late");
+	bpf_map_delete_elem(&names, &id);
+	native__forget(&names_close);
+	native.ring_bytes = 0;
+	bpf_map_update_elem(&names, &id, &pending, BPF_NOEXIST); /* another thread is about to emit it */
+	label__run("late", 2, FRAME(1));
+	bpf_map_delete_elem(&names, &id); /* and had no room */
+	native.ring_full = true;
+	label__run("late", 3, FRAME(1));
+	native.ring_full = false;
+	assert_int_equal(native.ring_bytes, 0);
+	label__run("late", 4, FRAME(1));
+	label__run("late", 5, FRAME(1));
+	assert_int_equal(utf8_id("late"), id);
+	expect_row(SPAN_LABEL, id, 0, 5, 15, 15);
+	expect_counters(CNT_RING_FULL, 1, CNT__COUNT);
+}
+
 /* --step-at needs its name. */
 static void test_step_at(void **state)
 {
@@ -117,7 +143,8 @@ static void test_rows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_labels), TEST(test_actions), TEST(test_all_names), TEST(test_step_at), TEST(test_rows),
+		TEST(test_labels),    TEST(test_actions), TEST(test_all_names),
+		TEST(test_full_ring), TEST(test_step_at), TEST(test_rows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
