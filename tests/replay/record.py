@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -111,12 +112,27 @@ def record_ranks(bench, name):
     meet, jobs = bench.directory / "meet", []
     for rank in range(2):
         jobs.append(bench.job("ranks.py", "--rank", rank, "--meet", meet, "--ddp", "--late", 0.01, "--batches", 30, env={"RANK": str(rank)}))
+    record_together(bench, "rank", jobs)
+
+
+def record_together(bench, name, jobs):
     records = [bench.record("-p", job.until_ready().pid).until_armed() for job in jobs]
     for job in jobs:
         job.release()
     truths = [job.truth() for job in jobs]
     for rank, (job, record, truth) in enumerate(zip(jobs, records, truths)):
-        keep("rank%d" % rank, record, job, (), truth)
+        keep("%s%d" % (name, rank), record, job, (), truth)
+
+
+def record_ddp(bench, name):
+    """Lightning's two ranks, as torchrun starts them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": name}
+    args = ("lightning_fit.py", "--devices", 2, "--batches", 6, "--epochs", 1)
+    jobs = [bench.job(*args, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+    record_together(bench, name, jobs)
 
 
 def work_of(log):
@@ -152,7 +168,7 @@ def record_trainer(bench, name):
     keep(name, record, job, (), job.truth())
 
 
-MADE = {**dict.fromkeys(JOBS, record_job), "ranks": record_ranks, "gpu_cupti": record_gpu, "gpu_uprobe": record_gpu, "trainer": record_trainer}
+MADE = {**dict.fromkeys(JOBS, record_job), "ranks": record_ranks, "ddp": record_ddp, "gpu_cupti": record_gpu, "gpu_uprobe": record_gpu, "trainer": record_trainer}
 
 
 def make_recordings(names):

@@ -32,7 +32,7 @@ def close(found, seconds, calls, delayed):
     assert found == pytest.approx(seconds, rel=RELATIVE, abs=PER_CALL * calls + delayed), (found, seconds)
 
 
-@pytest.mark.parametrize("name", ["fit", "gan"])
+@pytest.mark.parametrize("name", ["fit", "gan", "ddp0", "ddp1"])
 def test_lightnings_profiler(name):
     """Each action by its name, in the order of their first calls, as often and as long."""
     said = truth(name)

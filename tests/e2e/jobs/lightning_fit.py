@@ -172,6 +172,7 @@ def main():
     p.add_argument("--accumulate", type=int, default=1)
     p.add_argument("--logger", choices=["none", "csv"], default="csv")
     p.add_argument("--no-callbacks", dest="callbacks", action="store_false")
+    p.add_argument("--devices", type=int, default=1, help="ranks, of which this process is one: the environment says which")
     p.add_argument("--nvtx", action="store_true", help="ranges over hooks, and no other callback")
     args = p.parse_args()
     common.prepare(args)
@@ -180,7 +181,8 @@ def main():
         profiler = {"none": None, "simple": TrueSimpleProfiler()}.get(args.profiler, args.profiler)
         trainer = pl.Trainer(
             accelerator="cpu",
-            devices=1,
+            devices=args.devices,
+            strategy="ddp" if args.devices > 1 else "auto",
             max_epochs=args.epochs,
             profiler=profiler,
             callbacks=callbacks(args, directory),
