@@ -2,7 +2,7 @@
 #
 # make            build everything into build/ (SAN=1: with ASan and UBSan, into build-san/)
 # make demo       set up, build, attach to a real training run and print its report; SMALL=1: with less to download
-# make test       set up, build, run all tests
+# make test       set up, build, run the tests that a commit has to hold; make test-all: all tests
 # make packages   an archive, a .deb and a wheel, in build/: docs/install.md
 # make fuzz       every reader of hostile bytes against clang's libFuzzer, FUZZ_SECONDS each
 # CC=clang builds with clang.
@@ -51,7 +51,7 @@ DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libc
 	libcollector.so train train-static train-static-stripped calls calls-static calls-static-stripped libnvtx_log.so \
 	libnvtx_ranges-O0.so libnvtx_ranges-O2.so)
 
-.PHONY: all man completions portable archive deb wheel packages doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm fuzz fuzzers zoo bench lint tidy install clean
+.PHONY: all man completions portable archive deb wheel packages doubles setup demo test test-all tests unit e2e test-gpu test-matrix test-vm fuzz fuzzers zoo bench lint tidy install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -202,33 +202,28 @@ demo:
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tools/demo.sh $(if $(SMALL),--small)
 
-# Two at a time, each with its output in one piece; one that hangs ends after 15 minutes, and says where.
-unit: $(UNIT) $(NATIVE)
-	$(Q)printf '%s\n' $^ | xargs -n 1 -P 2 sh -c 'said=$$(timeout -k 5 900 "$$0" 2>&1); status=$$?; printf "== %s\n%s\n" "$$0" "$$said"; exit $$status'
+# The programs of the C tests.
+tests: $(UNIT) $(NATIVE)
+
+unit: tests
+	$(Q)BUILD=$(BUILD) tests/run.py C
 
 # ARGS go to pytest: make e2e ARGS='-k gan'
 e2e: all
-	$(Q)python=$$(tools/setup.sh python --readers) && $(MAKE) --no-print-directory -j $$(nproc) doubles $(if $(SAN),,packages) && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
-		tests/e2e/run.sh $(ARGS)
+	$(Q)STEPFLAME=$(BUILD)/stepflame tests/run.py set-up packages doubles e2e alone -- $(ARGS)
 
-# Status 3: no browser can be had here, and the tests that want one are skipped. torch brings most of CUDA's headers. Without JAX or Debian's torch
-# their tests say why they are skipped.
-test: setup
-	$(Q)tools/setup.sh browser || [ $$? -eq 3 ]
-	$(Q)tools/setup.sh python --readers >/dev/null
-	$(Q)tools/setup.sh cuda --tests >/dev/null
-	$(Q)for other in --jax --debian-torch; do tools/setup.sh python $$other >/dev/null || :; done
-	$(Q)$(MAKE) --no-print-directory -j $$(nproc) all unit
-	$(Q)$(MAKE) --no-print-directory e2e
+# What a commit has to hold. tests/run.py sets up and builds, too.
+test:
+	$(Q)tests/run.py gate
 
-# The same, with what takes long, on all interpreters that are installed; each job is started anew.
-test-long:
-	$(Q)STEPFLAME_LONG=1 $(MAKE) --no-print-directory test
+# Everything, on a machine with nothing else to do: before a release, and before work on an area is done.
+test-all:
+	$(Q)tests/run.py all
 
 # What a real GPU does, on a machine that has one and may have nothing else: TEST_PYTHON there has torch and pytest. Figures are printed, and
 # written with small recordings into the folder OUT, if it is set.
 test-gpu: all portable
-	$(Q)STEPFLAME=$(BUILD)/portable/stepflame $(or $(TEST_PYTHON),$$(tools/setup.sh python)) -m pytest -v -rs tests/e2e/test_gpu_hardware.py tests/e2e/test_gpu_compare.py $(ARGS)
+	$(Q)STEPFLAME=$(BUILD)/portable/stepflame $(or $(TEST_PYTHON),$$(tools/setup.sh python)) -m pytest -v -rs tests/e2e/test_gpu_hardware.py tests/replay/test_gpu_compare.py $(ARGS)
 
 # The comparison with Lightning on every other interpreter that is installed, and on an older torch.
 test-matrix: setup

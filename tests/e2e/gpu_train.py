@@ -51,6 +51,11 @@ class Train:
     def until_cupti(self, name, times=1, seconds=helpers.ARMED_SECONDS):
         helpers.until(seconds, lambda: self.cupti().count(name) >= times, lambda: name + ": " + str(self.cupti()))
 
+    def until_ops(self, count):
+        """Until its GPU has done so much more."""
+        before = len(self.log("op"))
+        helpers.until(helpers.END_SECONDS, lambda: len(self.log("op")) >= before + count, self.process.what, self.process.delayed)
+
     def end(self):
         assert self.process.wait() == 0, self.process.what()
         assert not self.log("error")

@@ -21,7 +21,8 @@ STEPFLAME = str(ROOT / os.environ.get("STEPFLAME", "build/stepflame"))
 PYTHON = os.environ.get("STEPFLAME_PYTHON", sys.executable)
 JOBS = Path(__file__).resolve().parent / "jobs"
 
-LONG = bool(os.environ.get("STEPFLAME_LONG"))  # make test-long: more of what is done at random, and each job started anew
+LONG = bool(os.environ.get("STEPFLAME_LONG"))  # more of what is done at random, and each job started anew
+GATE = bool(os.environ.get("STEPFLAME_GATE"))  # make test: no verdict depends on how fast the machine is
 
 OLD_TORCH = "Debian's torch 1.13"
 
@@ -48,7 +49,7 @@ needs_bpf = pytest.mark.skipif(why_no_bpf() is not None, reason=str(why_no_bpf()
 def on_torches(values, old):
     """
     Pairs for parametrize("python, ...", ..., indirect=["python"]): each value with the jobs' torch, and with one of another age (conftest.py's
-    `python`) those in `old`; in `make test-long` all.
+    `python`) those in `old`; in `make test-all` all.
     """
     return [("torch 2", value) for value in values] + [
         pytest.param(OLD_TORCH, value, marks=() if value in old else pytest.mark.long) for value in values
@@ -108,6 +109,19 @@ class Process:
         except (OSError, IndexError):
             pass  # it ends
         return most / 1e9
+
+    def ran(self):
+        """Seconds for which its threads, those that have not ended, have had a CPU."""
+        try:
+            return sum(int(Path(task.path, "schedstat").read_text().split()[0]) for task in os.scandir("/proc/%d/task" % self.pid)) / 1e9
+        except (OSError, IndexError):
+            pytest.fail("it ends: " + self.what())
+
+    def until_ran(self, seconds=0.2):
+        """Until it has had a CPU for so long: what a test waits for where the job shall do something meanwhile."""
+        begin = self.ran()
+        until(END_SECONDS, lambda: self.ran() >= begin + seconds, self.what, self.delayed)
+        return self
 
     def wait(self, seconds=END_SECONDS):
         until(seconds, lambda: not self.running(), lambda: "still running: " + self.what(), self.delayed)
@@ -230,15 +244,25 @@ class Bench:
             process.kill()
 
 
-def guardians(parent=None):
-    """Pids of the processes that attach the probes: of all recordings, or of one. Those that wait for their parent to notice their end are none."""
+def command_of(pid):
+    try:
+        return Path("/proc/%s/cmdline" % pid).read_text(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def guardians(parent=None, target=None):
+    """
+    Pids of the processes that attach the probes: of one recording, or of all recordings of a target, that of a killed one too. Those that wait for
+    their parent to notice their end are none.
+    """
     found = set()
     for stat in glob.glob("/proc/[0-9]*/stat"):
         try:
             pid, name, state, of = re.match(r"(?s)(\d+) \((.*)\) (\S) (\d+)", Path(stat).read_text(errors="replace")).groups()
         except OSError:
             continue
-        if name == "stepflame-guard" and state != "Z" and int(of) == (parent.pid if parent else int(of)):
+        if name == "stepflame-guard" and state != "Z" and (int(of) == parent.pid if parent else str(target.pid) in command_of(pid)):
             found.add(int(pid))
     return found
 
@@ -301,6 +325,13 @@ class Busy(AssertionError):
     """
 
 
+def blame_the_machine(what):
+    """Raises Busy; in the gate, where a busy machine must not matter, only prints it."""
+    if not GATE:
+        raise Busy(what)
+    print("not held against the job, for the machine may be to blame: %s" % (what,))
+
+
 CALM = 0.05  # of the time, in which something was ready to run and did not
 
 
@@ -332,7 +363,7 @@ def check_error(error, allowed, delayed, what):
     """
     if abs(error) > allowed:
         assert abs(error) <= allowed + delayed + STRAY_SECONDS, what
-        raise Busy(what)
+        blame_the_machine(what)
 
 
 # Now and then the timer meets a thread while it makes a frame, some 2 samples in 10,000.
@@ -346,7 +377,8 @@ class Lost(dict):
         same = dict.__eq__(self, other)
         rest = {name: count for name, count in self.items() if name != "stack_lost"}
         if not same and self.get("stack_lost", 0) <= TORN_STACKS and rest == other:
-            raise Busy("%s, and should be %s" % (dict(self), other))
+            blame_the_machine("%s, and should be %s" % (dict(self), other))
+            return True
         return same
 
     def __ne__(self, other):
@@ -403,7 +435,7 @@ def check_totals(rows, truth, relative, per_call, delayed, crowded=False):
     over = sum(over for _, over, _ in off)
     assert over <= delayed + STRAY_SECONDS, text
     if not crowded or over > delayed:
-        raise Busy(text)
+        blame_the_machine(text)
 
 
 def check_message(result, code):

@@ -53,7 +53,7 @@ def look(bench, job, ways, times):
             wrong = looked_at(job, how, bench.directory / "attach.rec")
             if wrong:
                 refused.append((i, how, wrong))
-            time.sleep(0.003 * (i % 7))  # so that no rhythm of the job's is met at the same place
+            time.sleep(0.003 * (i % 7))  # clock: so that no rhythm of the job's is met at the same place
     assert job.running(), job.what()
     assert not refused, "%d of %d: %s" % (len(refused), times * len(ways), refused[:3])
 

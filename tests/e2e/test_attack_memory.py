@@ -45,7 +45,7 @@ def test_killed_for_memory(bench, memory_group, tmp_path):
     for mib in LIMITS:
         record = bench.process(*memory_group(mib, helpers.STEPFLAME, "record", "-p", job.pid, "-d", "1s", "-o", tmp_path / "memory.rec"))
         ends.append(record.wait())
-        helpers.until(helpers.END_SECONDS, lambda: not helpers.guardians(), helpers.guardians)
+        helpers.until(helpers.END_SECONDS, lambda: not helpers.guardians(target=job), lambda: helpers.guardians(target=job))
         assert ends[-1] in (helpers.OK, helpers.ERROR, helpers.UNSUPPORTED, -signal.SIGKILL), record.what()
         assert ends[-1] in (helpers.OK, -signal.SIGKILL) or "memory" in record.what(), record.what()
         assert not helpers.breakpoints(job.pid)

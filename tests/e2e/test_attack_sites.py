@@ -58,7 +58,9 @@ def job(bench, library, setup="returns = 0x90909090"):
 
 
 def record(bench, job, *options):
-    record = bench.record("-p", job.pid, "--gpu", "uprobe", "-d", "500ms", *options)
+    record = bench.record("-p", job.pid, "--gpu", "uprobe", *options).until_armed()
+    job.until_ran()
+    record.interrupt()
     record.wait()
     assert job.running(), job.what()
     return record
@@ -96,7 +98,7 @@ def test_poisoned_cache(bench, library, tmp_path):
     victim = job(bench, library)
     recording = bench.record("-p", victim.pid, "--gpu", "uprobe", "--steps", "100000").until_armed()
     found = helpers.breakpoints(victim.pid)
-    time.sleep(0.1)
+    victim.until_ran(0.1)
     recording.interrupt()
     recording.wait()
     assert victim.running(), victim.what()
@@ -143,14 +145,12 @@ def used(*command):
         for fd in range(3):
             os.dup2(null, fd)
         os.execv(helpers.STEPFLAME, [helpers.STEPFLAME, *map(str, command)])
-    end = time.monotonic() + helpers.END_SECONDS
-    while True:
-        done, status, usage = os.wait4(pid, os.WNOHANG)
-        if done:
-            return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
-        if time.monotonic() > end:
-            os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
+    try:
+        _, _, usage = helpers.until(helpers.END_SECONDS, lambda: (ended := os.wait4(pid, os.WNOHANG))[0] and ended, lambda: "it hangs")
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
 
 MAPS = """

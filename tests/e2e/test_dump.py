@@ -34,7 +34,7 @@ CAUSES = {
 
 class Hang:
     def __init__(self, bench, python, *args):
-        self.start = time.monotonic()
+        self.start = time.monotonic()  # clock: for test_how_long
         self.out = str(bench.directory / "hang")
         self.process = bench.process(python, JOB, self.out, python, *args, start_new_session=True)
         self.pid = self.process.pid

@@ -175,7 +175,7 @@ def test_left_as_it_was(bench, python, end):
     record.wait()
     if word:
         helpers.until(5, lambda: word.read() == 0, lambda: hex(word.read()))
-    helpers.until(5, lambda: not helpers.guardians(), helpers.guardians)
+    helpers.until(5, lambda: not helpers.guardians(target=job), lambda: helpers.guardians(target=job))
     # uprobes are taken away behind us when the process was killed
     helpers.until(10, lambda: not helpers.breakpoints(job.pid), lambda: str(helpers.breakpoints(job.pid)))
     assert job.running()
@@ -192,7 +192,7 @@ def test_forks(bench, children):
     words = [Word(pid, record.stderr) for pid in (job.pid, child)]
     if children == "none":
         helpers.until(5, lambda: words[1].read() == 0, lambda: hex(words[1].read()))
-    time.sleep(1)
+    job.until_ran()
     assert words[0].read() != 0 and (words[1].read() == 0) == (children == "none")
     record.popen.send_signal(signal.SIGKILL if children == "killed" else signal.SIGINT)
     record.wait()

@@ -3,7 +3,7 @@
 
 import helpers
 import pytest
-from test_flame import flame, parse
+from replay.test_flame import flame, parse
 
 pytestmark = helpers.needs_bpf
 

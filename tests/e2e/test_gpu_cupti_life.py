@@ -66,16 +66,15 @@ def test_asleep(bench):
     train.release()
     before = thread_of(train.pid)
     assert before[0] == 0
-    time.sleep(0.5)
+    train.until_ops(40)
     assert thread_of(train.pid) == before and not train.cupti()
     assert "libcupti" not in Path("/proc/%d/maps" % train.pid).read_text()
     record = bench.record("-p", train.pid, "--gpu", "cupti", "-d", "1s", "-F", 0)
     assert record.wait() == helpers.OK, record.what()
     train.until_cupti("cuptiFinalize")
-    helpers.until(5, lambda: thread_of(train.pid) == (time.sleep(0.3), thread_of(train.pid))[1], record.what)
+    helpers.until(30, lambda: thread_of(train.pid) == (train.until_ops(40), thread_of(train.pid))[1], record.what)
     called, slept = len(train.cupti()), thread_of(train.pid)
-    steps = len(train.log("op"))
-    helpers.until(30, lambda: len(train.log("op")) > steps + 100, train.process.what)
+    train.until_ops(100)
     assert len(train.cupti()) == called and thread_of(train.pid)[1] == slept[1]
     last = [op for op in train.log("op")][-1]
     assert not last["recorded"]

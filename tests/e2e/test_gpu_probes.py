@@ -201,7 +201,7 @@ def test_killed_with_events(bench, gpu_jobs, way):
         if killed == "guardian":
             os.kill(guardian, signal.SIGKILL)
         first.kill()
-        helpers.until(helpers.END_SECONDS, lambda: guardian not in helpers.guardians(), lambda: "guardian %d" % guardian)
+        helpers.until(helpers.END_SECONDS, lambda: guardian not in helpers.guardians(target=job), lambda: "guardian %d" % guardian)
         assert (left <= events()) == (killed == "guardian")
     second = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
     (guardian,) = helpers.guardians(second)

@@ -36,7 +36,7 @@ class Trained:
         if stopped:  # once stepflame has found the library
             maps = Path("/proc/%d/maps" % self.record.pid)
             helpers.until(30, lambda: "stepflame-gpu" in maps.read_text(), self.record.what)
-            time.sleep(0.3)  # it looks at it, too
+            time.sleep(0.3)  # clock: it looks at it, too; of a test outside of the gate
             self.record.popen.send_signal(signal.SIGSTOP)
         self.train.release()
 

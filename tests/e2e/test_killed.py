@@ -22,13 +22,12 @@ DETACH_SECONDS = 0.35
 OPTIONS = {"ops": ["--ops"], **({"exact": ["--exact", "-d", "60s"], "plain": []} if helpers.LONG else {})}
 
 
-def kill(record):
-    """Kills it, and waits until its guardian has ended, which may have started just now: no other test runs."""
+def kill(record, job):
+    """Kills it, and waits until its guardian has ended, which may have started just now."""
     record.kill()
-    helpers.until(helpers.END_SECONDS, lambda: not helpers.guardians(), helpers.guardians)
+    helpers.until(helpers.END_SECONDS, lambda: not helpers.guardians(target=job), lambda: helpers.guardians(target=job))
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("moment", ["attaches", "detaches"])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 def test_no_breakpoint_stays(bench, options, moment):
@@ -37,13 +36,13 @@ def test_no_breakpoint_stays(bench, options, moment):
     for _ in range(KILLS):
         record = bench.record("-p", job.pid, *options)
         if moment == "attaches":
-            time.sleep(at.uniform(0.2, ATTACH_SECONDS))
+            time.sleep(at.uniform(0.2, ATTACH_SECONDS))  # clock: any moment will do
         else:
             record.until_armed()
-            time.sleep(0.2)
+            job.until_ran(0.1)
             record.interrupt()
-            time.sleep(at.uniform(0, DETACH_SECONDS))
-        kill(record)
+            time.sleep(at.uniform(0, DETACH_SECONDS))  # clock: any moment will do
+        kill(record, job)
         left = helpers.breakpoints(job.pid)
         assert not left, "%d breakpoints" % len(left)
         assert job.running(), job.what()

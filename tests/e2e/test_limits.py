@@ -4,7 +4,6 @@
 import contextlib
 import json
 import os
-import time
 from pathlib import Path
 
 import helpers
@@ -45,11 +44,13 @@ def limited():
 
     yield limit
     for group in made:
-        for _ in range(100):
-            with contextlib.suppress(OSError):
-                group.rmdir()
-                break
-            time.sleep(0.05)
+        helpers.until(helpers.END_SECONDS, lambda: removed(group), lambda: "it has processes: %s" % group)
+
+
+def removed(group):
+    with contextlib.suppress(OSError):
+        group.rmdir()
+    return not group.exists()
 
 
 def test_limits(limited, bench):

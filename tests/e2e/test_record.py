@@ -43,6 +43,9 @@ class Endless:
         self.job.release()
         return self
 
+    def until_ran(self, *seconds):
+        self.job.until_ran(*seconds)
+
     def check(self):
         assert self.job.running(), self.job.what()
         self.stop.touch()
@@ -136,8 +139,10 @@ def test_steps_plain(bench, endless):
 def test_in_the_middle(bench, endless):
     """Attached while it trains: what had begun before is counted, and no call has a time from before."""
     endless.release()
-    time.sleep(0.5)
-    record = bench.record("-p", endless.pid, "-d", "1s")
+    endless.until_ran()
+    record = bench.record("-p", endless.pid).until_armed()
+    endless.until_ran(0.5)
+    record.interrupt()
     assert record.wait() == helpers.OK, record.what()
     found = helpers.report(record.file, "--all")
     assert found["window"]["steps"] > 0
@@ -148,7 +153,7 @@ def test_in_the_middle(bench, endless):
 def test_interrupt(bench, endless):
     record = bench.record("-p", endless.pid).until_armed()
     endless.release()
-    time.sleep(0.5)
+    endless.until_ran()
     record.interrupt()
     assert record.wait(10) == helpers.OK, record.what()
     assert steps_of(record.file) > 0
@@ -159,9 +164,9 @@ def test_second_interrupt(bench, endless):
     endless.release()
     for pause in (0, 0.01, 0.1):
         record = bench.record("-p", endless.pid).until_armed()
-        time.sleep(0.5)
+        endless.until_ran()
         record.interrupt()
-        time.sleep(pause)
+        time.sleep(pause)  # clock: any moment will do
         record.interrupt()
         # that the second came too late is no error; nor is it that what was recorded is there
         assert record.wait(10) == helpers.OK, record.what()
@@ -180,7 +185,7 @@ def test_killed(bench, endless):
     assert not helpers.breakpoints(endless.pid)
     for pause in (0.0, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5):
         record = bench.record("-p", endless.pid)
-        time.sleep(pause)
+        time.sleep(pause)  # clock: any moment will do
         record.popen.send_signal(signal.SIGKILL)
         record.wait()
     record = bench.record("-p", endless.pid).until_armed()

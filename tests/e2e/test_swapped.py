@@ -5,7 +5,6 @@ import ctypes
 import json
 import os
 import subprocess
-import time
 
 import dumped_samples
 import helpers
@@ -69,11 +68,12 @@ def page_out(pid):
 @pythons.parametrize(pythons.of_minor(9, 11, 13), long=(11,))
 def test_swapped(bench, swap, python):
     job = bench.process(python, "-c", JOB).until_ready()
-    record = bench.record("-p", job.pid, "-d", 2).until_armed()
+    record = bench.record("-p", job.pid).until_armed()
     out_kb = 0
     for _ in range(3):
         out_kb = max(out_kb, page_out(job.pid))
-        time.sleep(0.3)
+        job.until_ran(0.1)
+    record.interrupt()
     assert record.wait() == helpers.OK, record.what()
     assert out_kb > 1000 and job.running()
     expected = ["innermost"] + ["f%d" % i for i in range(1, DEPTH)] + ["<module>"]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The model of GPUs, and names of kernels. What joins and what is idle is in tests/e2e/test_gpu_report.py. */
+/* The model of GPUs, and names of kernels. What joins and what is idle is in tests/replay/test_gpu_report.py. */
 #include "tests/unit/library.h"
 
 #include "tests/unit/build_job.h"

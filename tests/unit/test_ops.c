@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Operators in the model: records in, rows out. That the table is torch's is what tests/e2e/test_ops_format.py shows.
+ * Operators in the model: records in, rows out. That the table is torch's is what tests/replay/test_ops_format.py shows.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Stacks, samples and exact calls in the model. That the report is pstats' and that exports are read by others is what
- * tests/e2e/test_advanced_format.py and test_export_samples.py show; here are rules, and records that lie.
+ * tests/replay/test_advanced_format.py and test_export_samples.py show; here are rules, and records that lie.
  */
 #include <math.h>
 #include <setjmp.h>

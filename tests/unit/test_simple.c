@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The simple report's text against tests/data/simple_*.txt. That its table is Lightning's is what
- * tests/e2e/test_simple_format.py shows; here is all that lies around it, and the rules for rows. UPDATE=1 writes the
+ * tests/replay/test_simple_format.py shows; here is all that lies around it, and the rules for rows. UPDATE=1 writes the
  * expected files anew.
  */
 #include <setjmp.h>

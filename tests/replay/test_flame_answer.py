@@ -12,9 +12,9 @@ import pytest
 import recfile as rec
 import stepped
 from stepped import PID
-from test_flame import HOSTILE, flame, hostile_job, parse, run  # noqa: F401
-from test_flame_page import boxes, browser, folded, opened, state  # noqa: F401
-from test_summary import EVERY, training
+from .test_flame import HOSTILE, flame, hostile_job, parse, run  # noqa: F401
+from .test_flame_page import boxes, browser, folded, opened, state  # noqa: F401
+from .test_summary import EVERY, training
 
 MS = 10**6
 SVG = "{http://www.w3.org/2000/svg}"

@@ -7,7 +7,7 @@ import pytest
 import recfile as rec
 import stepped
 from stepped import PID
-from test_flame_page import browser, opened, step_point  # noqa: F401
+from .test_flame_page import browser, opened, step_point  # noqa: F401
 
 S = 10**9
 SIZES = [(1400, 900), (390, 844)]

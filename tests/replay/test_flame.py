@@ -246,6 +246,7 @@ def large(tmp_path_factory):
     return large_job().write(tmp_path_factory.mktemp("large") / "large.rec")
 
 
+@pytest.mark.long
 def test_large_page_is_small(large, tmp_path):
     out = tmp_path / "page.html"
     flame(large, "-o", out)

@@ -16,7 +16,7 @@ import helpers
 import pytest
 import recfile as rec
 from gpu_recorded import IS_CALL, PID, Job, Span, Work
-from test_export import chrome, export, nests, ns, perfetto_slices, slices
+from .test_export import chrome, export, nests, ns, perfetto_slices, slices
 
 CATEGORIES = {rec.KERNEL: "kernel", rec.COPY: "gpu_memcpy", rec.SET: "gpu_memset"}
 REAL = 1_700_000_000_000_000_000

@@ -221,6 +221,7 @@ def test_stacks_that_cannot_be_read(tmp_path, stack):
     assert verdict["evidence"] == ["train.py:12 Net.load: 0.3 s"] * (stack == STACK)
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_steps(tmp_path):
     job = slow_reads(100000, 20)
     found = helpers.report(write(tmp_path / "x.rec", preamble() + job.records), "--steps")

@@ -7,12 +7,13 @@ from collections import Counter
 
 import pytest
 import recfile as rec
-import test_tracks
 import trace_processor
 from gpu_recorded import IS_CALL
-from test_export import export
-from test_export import kineto, recorded as of_kineto  # noqa: F401
-from test_gpu_export import CATEGORIES, REAL, recorded as of_gpu  # noqa: F401
+
+from . import test_tracks
+from .test_export import export
+from .test_export import kineto, recorded as of_kineto  # noqa: F401
+from .test_gpu_export import CATEGORIES, REAL, recorded as of_gpu  # noqa: F401
 
 FORMS = pytest.mark.parametrize("form", ["perfetto", "chrome"])
 SLICES = """select s.name, s.category, s.ts, s.dur, iif(p.name like 'ProfilerStep%', '', ifnull(p.name, '')) as parent from slice s left join slice p on s.parent_id = p.id"""

@@ -9,7 +9,7 @@ import browser as web
 import pytest
 import stepped
 from stepped import PID
-from test_flame import HOSTILE, flame, hostile_job, large, parse, run, slowest  # noqa: F401
+from .test_flame import HOSTILE, flame, hostile_job, large, parse, run, slowest  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -291,6 +291,7 @@ def test_download(opened, run, tmp_path):  # noqa: F811
     assert parse(saved) == parse(flame(run[1], "--folded").stdout.decode())
 
 
+@pytest.mark.long
 def test_large_page_opens_soon(opened, large):  # noqa: F811
     """10,000 steps and 50,000 distinct stacks: in CPU time of the whole browser, for other things may run on the machine."""
     page = opened(large)

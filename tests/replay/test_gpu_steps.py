@@ -9,7 +9,7 @@ import helpers
 import pytest
 import recfile as rec
 from intervals import length
-from test_steps_format import MS, PID, START, Job, preamble, write
+from .test_steps_format import MS, PID, START, Job, preamble, write
 
 US = 1000
 EVAL = "_PyEval_EvalFrameDefault (python3.11)"

@@ -12,7 +12,7 @@ import pytest
 import recfile as rec
 import stepped
 from stepped import PID, START, Job, Row
-from test_flame import close, flame, parse
+from .test_flame import close, flame, parse
 
 STEP = 10_000_000
 WAIT = stepped.spot("backward", [("/home/me/train.py", "step", 7)], ops=("aten::item", "cudaStreamSynchronize"), native="ioctl (libc.so.6)", cause="gpu_sync")

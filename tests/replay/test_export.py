@@ -465,6 +465,7 @@ def test_closed_pipe_is_quiet(tmp_path):
     os.close(write)
 
 
+@pytest.mark.long
 def test_damage_never_crashes(recorded, tmp_path):
     rng = random.Random(7)
     trace = dict(recorded[0], traceEvents=recorded[0]["traceEvents"][:300])

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+Runs tests, part by part, and says at the end what passed, what failed, and how long each part took.
+
+    tests/run.py gate               `make test`: what a commit has to hold
+    tests/run.py all                `make test-all`: everything
+    tests/run.py PART... [-- ARGS]  these parts alone; ARGS go to pytest: tests/run.py live -- -k fork
+
+What fails runs again at once, alone, up to twice. If it passes then, it is flaky: it does not fail the run, but its name is printed, and the log of
+its failure is kept in build/flaky/. With CI set, a skip that tests/e2e/skips.py does not allow fails the run.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/e2e"))
+import skips  # noqa: E402
+
+BUILD = ROOT / os.environ.get("BUILD", "build")
+LOGS = BUILD / "flaky"
+AGAIN = 2  # times that what failed runs again
+STILL_FAILING_MAX = 10  # tests that fail again, after which the others do not run again
+HANGS_SECONDS = 900  # of a C test
+TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]
+
+
+def make(*targets):
+    return ["make", "--no-print-directory", "-j", str(os.cpu_count()), *targets]
+
+
+def set_up(_):
+    """Status 3: cannot be had here. The tests that want it say so when they are skipped."""
+    for optional, args in ((0, "build"), (1, "browser"), (0, "python --readers"), (0, "cuda --tests"), (1, "python --jax"), (1, "python --debian-torch")):
+        status = subprocess.run(["tools/setup.sh", *args.split()], stdout=subprocess.DEVNULL).returncode
+        if status and not optional:
+            sys.exit(status)
+    return {}
+
+
+def built(*targets):
+    def build(_):
+        status = subprocess.run(make(*targets)).returncode
+        return sys.exit(status) if status else {}
+
+    return build
+
+
+class C:
+    """The programs of tests/unit and tests/bpf, two at a time. A test's name is "unit/test_text::test_cut"."""
+
+    OUTCOMES = {"OK": "passed", "FAILED": "failed", "SKIPPED": "skipped"}  # as cmocka prints them
+
+    def run_one(self, program):
+        try:
+            done = subprocess.run([BUILD / "tests" / program], cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=HANGS_SECONDS)
+            status, text = done.returncode, done.stdout + done.stderr
+        except subprocess.TimeoutExpired as expired:
+            status, text = 1, "%s\nhangs: %s\n" % ((expired.stdout or b"").decode(errors="replace"), program)
+        found = {}
+        for word, name in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (.+)$", text, re.M):
+            found["%s::%s" % (program, name)] = (self.OUTCOMES[word], text)
+        if status and "failed" not in [outcome for outcome, _ in found.values()]:
+            found[program + "::"] = ("failed", "%s\nexit status %d\n" % (text, status))
+        print("== %s: %s" % (program, "FAILED\n" + text if status else "%d passed" % len(found)), flush=True)
+        return found
+
+    def run(self, names=None):
+        programs = sorted("%s/%s" % (path.parent.name, path.stem) for path in ROOT.glob("tests/[ub]*/test_*.c"))
+        if names:
+            programs = sorted({name.partition("::")[0] for name in names})
+        found = {}
+        with concurrent.futures.ThreadPoolExecutor(1 if names else 2) as pool:
+            for outcomes in pool.map(self.run_one, [p for p in programs if (BUILD / "tests" / p).exists()]):
+                found.update(outcomes)
+        return found
+
+
+class Pytest:
+    def __init__(self, *choice, alone=False, **env):
+        self.choice = list(choice)
+        self.workers = [] if alone else TWO_AT_A_TIME
+        self.env = env
+
+    def run(self, names=None, args=()):
+        python = os.environ["STEPFLAME_PYTHON"]
+        command = [python, "-m", "pytest", "-q", "-o", "addopts=-ra -p no:cacheprovider", "-p", "outcomes"]
+        if names:
+            command += ["--maxfail", str(STILL_FAILING_MAX), *("tests/" + name for name in names)]
+        else:
+            command += [*self.workers, *self.choice, *args]
+        with tempfile.NamedTemporaryFile("r", prefix="outcomes-") as file:
+            env = dict(os.environ, PYTHONPATH=str(ROOT / "tests"), **self.env)
+            status = subprocess.run([*command, "--outcomes", file.name], cwd=ROOT, env=env).returncode
+            found = {}
+            for line in file:
+                test = json.loads(line)
+                if found.get(test["name"], ("",))[0] != "failed":
+                    found[test["name"]] = (test["outcome"], test["reason"])
+        if status not in (0, 5) and not any(outcome == "failed" for outcome, _ in found.values()):
+            found["pytest"] = ("failed", "exit status %d: see above" % status)  # a usage, a worker that crashed
+        return found
+
+
+class Script:
+    """A command that has tests of its own; it has passed or failed."""
+
+    def __init__(self, *command):
+        self.command = command
+
+    def run(self, names=None):
+        status = subprocess.run(self.command, cwd=ROOT).returncode
+        return {" ".join(self.command): ("failed" if status else "passed", "exit status %d: see above" % status)}
+
+
+PARTS = {
+    "set-up": set_up,
+    "build": built("all", "tests", "doubles"),
+    "doubles": built("doubles"),
+    "packages": built("packages"),
+    "C": C(),
+    "replay": Pytest("tests/replay"),
+    "live": Pytest("tests/e2e", "-m", "gate", STEPFLAME_GATE="1"),
+    "e2e": Pytest("tests/e2e", "-m", "not alone"),
+    "alone": Pytest("tests/e2e", "-m", "alone", alone=True),
+    "matrix": Script("tests/e2e/matrix.sh"),
+    "vm": Pytest("tests/vm", alone=True),
+    "fuzz": Script("make", "--no-print-directory", "fuzz", "FUZZ_SECONDS=20"),
+}
+RUNS = {
+    "gate": ["set-up", "build", "C", "replay", "live"],
+    "all": ["set-up", "build", "packages", "C", "replay", "e2e", "alone", "matrix", "vm", "fuzz"],
+}
+
+
+def keep_log(name, time_of_it, reason):
+    LOGS.mkdir(parents=True, exist_ok=True)
+    path = LOGS / ("%s.%d.log" % (re.sub(r"[^\w.-]+", "-", name)[-150:], time_of_it))
+    path.write_text(reason)
+    return path.relative_to(ROOT)
+
+
+def run_part(part, args):
+    """({name: (outcome, reason)}, {name: log} of those that are flaky)"""
+    if not hasattr(part, "run"):
+        return part(args), {}
+    found = part.run(args=args) if args and isinstance(part, Pytest) else part.run()
+    logs = {}
+    for again in range(1, AGAIN + 1):
+        failed = [name for name, (outcome, _) in found.items() if outcome == "failed"]
+        if not failed or "pytest" in failed:
+            break
+        for name in failed:
+            logs[name] = keep_log(name, again, found[name][1])
+        print("\n%d failed, and run again, alone: %s\n" % (len(failed), ", ".join(failed)), flush=True)
+        rerun = part.run(failed)
+        found.update({name: rerun[name] for name in failed if name in rerun})
+    return found, {name: log for name, log in logs.items() if found[name][0] != "failed"}
+
+
+def print_table(table, flaky, failed):
+    print("\n%-10s %7s %7s %7s %7s %8s" % ("", "passed", "failed", "skipped", "flaky", "minutes"))
+    for name, found, part_flaky, seconds in table:
+        outcomes = [outcome for outcome, _ in found.values()]
+        counts = [outcomes.count(outcome) for outcome in ("passed", "failed", "skipped")] + [len(part_flaky)]
+        print("%-10s %s %8.1f" % (name, " ".join("%7s" % (count if found else "") for count in counts), seconds / 60))
+    for name, log in flaky.items():
+        print("flaky: %s (%s)" % (name, log))
+    for name in failed:
+        print("failed: %s" % name)
+
+
+def main():
+    words = sys.argv[1:]
+    args = words[words.index("--") + 1 :] if "--" in words else []
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=[*RUNS, *PARTS], metavar="gate|all|PART", help="PART: " + ", ".join(PARTS))
+    chosen = parser.parse_args(words[: words.index("--")] if "--" in words else words).parts
+    os.chdir(ROOT)
+    os.environ.setdefault("STEPFLAME", str(BUILD / "stepflame"))
+    table, flaky = [], {}
+    for name in [part for choice in chosen for part in RUNS.get(choice, [choice])]:
+        if isinstance(PARTS[name], Pytest) and "STEPFLAME_PYTHON" not in os.environ:
+            os.environ["STEPFLAME_PYTHON"] = subprocess.run(["tools/setup.sh", "python"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        begin = time.monotonic()
+        found, part_flaky = run_part(PARTS[name], args)
+        table.append((name, found, part_flaky, time.monotonic() - begin))
+        flaky.update(part_flaky)
+    every = [(name, *result) for _, found, _, _ in table for name, result in found.items()]
+    failed = [name for name, outcome, _ in every if outcome == "failed"]
+    unexpected = skips.unexpected(every) if os.environ.get("CI") else []
+    print_table(table, flaky, failed)
+    for name, reason in unexpected:
+        print("skipped, and may not be (tests/e2e/skips.py): %s: %s" % (name, reason))
+    counts = [sum(outcome == which for _, outcome, _ in every) for which in ("passed", "failed", "skipped")]
+    print("%d passed, %d failed, %d skipped" % tuple(counts))
+    return 1 if failed or unexpected else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
