@@ -21,6 +21,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -107,17 +108,21 @@ class Tree:
             self.write(fault.file)
 
     def run(self, command, seconds=BUILD_SECONDS):
-        """Status (TIME_OUT: it took longer, and was killed with all that it started) and output."""
-        to = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
-        process = subprocess.Popen(command, cwd=self.folder, shell=True, start_new_session=True, **to)
-        try:
-            output, _ = process.communicate(timeout=seconds)
-            return process.returncode, output
-        except subprocess.TimeoutExpired:
-            return TIME_OUT, end(process)
-        except BaseException:
-            end(process)
-            raise
+        """Status (TIME_OUT: it took longer) and output. What it leaves running is killed."""
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
+            process = subprocess.Popen(
+                command, cwd=self.folder, shell=True, start_new_session=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+            try:
+                status = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                status = TIME_OUT
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            output.seek(0)
+            return status, output.read()
 
     def make(self, *targets):
         status, output = self.run(" ".join([MAKE, *targets]))
@@ -136,12 +141,6 @@ class Tree:
             said += output + ("== %s: %s\n" % (program, status if status == TIME_OUT else "status %s" % status) if status else "")
             worst = worst or status
         return worst, said
-
-
-def end(process):
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    return process.communicate()[0]
 
 
 def has(program, file):
