@@ -17,17 +17,22 @@ V       ?= 0
 Q       := $(if $(filter 1,$(V)),,@)
 
 BUILD   := build$(if $(SAN),-san)
-CFLAGS  ?= -O2 -g
+CFLAGS  ?= $(if $(SAN),$(TEST_CFLAGS),-O2 -g)
+# Most of a test in tests/bpf/ is all BPF code as one file: with -O1 the sanitizers make its compilation take four times as long.
+# It also makes gcc know less of the lengths of texts.
+TEST_CFLAGS := -Og -g1 -Wno-format-truncation
+# What is generated is the same for all builds.
+GEN     := build
 WARN    := -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wstrict-prototypes -Wmissing-prototypes
 comma    := ,
 SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 ALL_CFLAGS := $(CFLAGS) $(WARN) $(SANFLAGS) -DSTEPFLAME_VERSION='"$(VERSION)"' -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
-	-I. -isystem $(BUILD)
+	-I. -isystem $(GEN)
 LIBS    := -lbpf -lelf -lcapstone -ljansson -lncursesw -liberty -lz -lm -lpthread -lstdc++
 
 BPF_SRC := $(wildcard bpf/*.bpf.c)
-BPF_OBJ := $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/bpf/%.bpf.o)
-SKEL    := $(if $(BPF_SRC),$(BUILD)/stepflame.skel.h)
+BPF_OBJ := $(BPF_SRC:bpf/%.bpf.c=$(GEN)/bpf/%.bpf.o)
+SKEL    := $(if $(BPF_SRC),$(GEN)/stepflame.skel.h)
 
 # The library that programs with CUDA load, where CUDA's headers are: those that set-up finds, or CUDA_INCLUDE="DIR...".
 INJECT_INCLUDE := $(or $(CUDA_INCLUDE),$(shell tools/setup.sh cuda --found))
@@ -43,7 +48,9 @@ TOOLS   := $(patsubst tools/%.c,$(BUILD)/tools/%,$(wildcard tools/*.c))
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(filter-out $(if $(INJECT),,%/test_gpu_inject.c),$(wildcard tests/unit/test_*.c)))
 NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/test_*.c))
 
-FUZZ    := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
+FUZZERS := $(filter-out replay,$(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c)))
+FUZZ    := $(FUZZERS:%=$(BUILD)/tests/fuzz/%)
+REPLAY  := $(FUZZ:%=%-replay)
 
 # The doubles of CUDA's libraries: what tests of GPUs run with where there is none. Made when the tests' Python is there, whose CUDA has headers.
 GPU     := $(BUILD)/tests/gpu
@@ -51,35 +58,35 @@ DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libc
 	libcollector.so train train-static train-static-stripped calls calls-static calls-static-stripped libnvtx_log.so \
 	libnvtx_ranges-O0.so libnvtx_ranges-O2.so)
 
-.PHONY: all man completions portable archive deb wheel packages doubles setup demo test test-all tests unit e2e test-gpu test-matrix test-vm fuzz fuzzers zoo bench lint tidy install clean
+.PHONY: all man completions portable archive deb wheel packages doubles setup demo test test-all tests unit e2e test-gpu test-matrix test-vm fuzz fuzzers fuzz-replay zoo recordings bench lint lint-all tidy install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 all: $(BIN) $(TOOLS) $(INJECT)
 
-$(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h include/*.h)
+$(GEN)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h include/*.h)
 	@mkdir -p $(@D)
 	@echo '  BPF   $<'
 	$(Q)$(CLANG) -target bpf -mcpu=v3 -O2 -g -Wall -Werror -Wno-gnu-variable-sized-type-not-at-end -D__TARGET_ARCH_x86 -I. -I/usr/include/$(shell uname -m)-linux-gnu -c $< -o $@
 
-$(BUILD)/stepflame.bpf.o: $(BPF_OBJ)
+$(GEN)/stepflame.bpf.o: $(BPF_OBJ)
 	$(Q)$(BPFTOOL) gen object $@ $^
 
-$(BUILD)/stepflame.skel.h: $(BUILD)/stepflame.bpf.o
+$(GEN)/stepflame.skel.h: $(GEN)/stepflame.bpf.o
 	@echo '  SKEL  $@'
 	$(Q)$(BPFTOOL) gen skeleton $< name stepflame_bpf > $@
 
-$(BUILD)/syscall_names.h:
+$(GEN)/syscall_names.h:
 	@mkdir -p $(@D)
 	$(Q)echo '#include <sys/syscall.h>' | $(CC) -E -dM - | sed -n 's/^#define __NR_\([a-z0-9_]*\) \([0-9]*\)$$/[\2] = "\1",/p' > $@
 
 # What has been found in a file, and was kept, holds as long as this is what looks for it.
-$(BUILD)/finders.h: $(wildcard user/elf/*.[ch] user/x86/*.[ch] user/proc/*.[ch] user/runtime/*/* user/session/probe_list.c $(addprefix user/session/sources/,gpu_functions.c landmarks.c natives.c) include/*.h)
+$(GEN)/finders.h: $(wildcard user/elf/*.[ch] user/x86/*.[ch] user/proc/*.[ch] user/runtime/*/* user/session/probe_list.c $(addprefix user/session/sources/,gpu_functions.c landmarks.c natives.c) include/*.h)
 	@mkdir -p $(@D)
 	$(Q)cat $(sort $^) | cksum | sed 's/^\([0-9]*\).*/#define FINDERS \1u/' > $@
 
 # -MD lists the headers of each object, generated ones among them; on the first build these must be there before.
-$(BUILD)/%.o: %.c | $(SKEL) $(BUILD)/syscall_names.h $(BUILD)/finders.h
+$(BUILD)/%.o: %.c | $(SKEL) $(GEN)/syscall_names.h $(GEN)/finders.h
 	@mkdir -p $(@D)
 	@echo '  CC    $<'
 	$(Q)$(CC) $(ALL_CFLAGS) -MD -MP -c $< -o $@
@@ -117,6 +124,7 @@ $(BUILD)/portable/libstepflame-inject.so: $(BUILD)/libstepflame-inject.so
 $(BUILD)/tools/%: $(BUILD)/tools/%.o $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -o $@
 
+$(UNIT:%=%.o) $(NATIVE:%=%.o): ALL_CFLAGS += $(TEST_CFLAGS)
 $(BUILD)/tests/unit/test_gpu_inject.o: ALL_CFLAGS += $(INJECT_HEADERS)
 
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(LIB)
@@ -250,17 +258,29 @@ FUZZ_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=p
 
 fuzz: setup
 	$(Q)$(MAKE) --no-print-directory -j $$(nproc) BUILD=build-fuzz CC=$(CLANG) CFLAGS='$(FUZZ_FLAGS)' fuzzers
-	$(Q)tests/fuzz/run.sh build-fuzz $(or $(FUZZ_SECONDS),60) $(ARGS)
+	$(Q)tests/fuzz/run.sh build-fuzz $(or $(FUZZ_SECONDS),60) $(or $(ARGS),$(FUZZERS))
 
 fuzzers: $(FUZZ)
 
-$(BUILD)/tests/fuzz/memory: LDFLAGS += -Wl,--wrap=process__read_memory,--wrap=nanosleep
-$(BUILD)/tests/fuzz/proc: LDFLAGS += -Wl,--wrap=open64
-$(BUILD)/tests/fuzz/options: LDFLAGS += -Wl,--wrap=argp_parse,--wrap=argp_error,--wrap=session__new,--wrap=targets__choose_or_die,--wrap=exit
+# What the fuzzers begin with, each input once and without libFuzzer. SAN=1: with the objects of the sanitized tests.
+fuzz-replay: $(REPLAY)
+	$(Q)tests/fuzz/run.sh $(BUILD) 0 $(or $(ARGS),$(FUZZERS))
 
-$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(LIB)
+$(BUILD)/tests/fuzz/memory $(BUILD)/tests/fuzz/memory-replay: LDFLAGS += -Wl,--wrap=process__read_memory,--wrap=nanosleep
+$(BUILD)/tests/fuzz/proc $(BUILD)/tests/fuzz/proc-replay: LDFLAGS += -Wl,--wrap=open64
+$(BUILD)/tests/fuzz/options $(BUILD)/tests/fuzz/options-replay: LDFLAGS += -Wl,--wrap=argp_parse,--wrap=argp_error,--wrap=session__new,--wrap=targets__choose_or_die,--wrap=exit
+
+$(REPLAY): %-replay: %.o $(BUILD)/tests/fuzz/replay.o $(LIB)
+	@echo '  LD    $@'
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -o $@
+
+$(FUZZ): %: %.o $(LIB)
 	@echo '  LD    $@'
 	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $^ $(LDFLAGS) $(LIBS) -o $@
+
+# The recordings of real jobs that tests/replay reads, made anew, as root: tests/data/README.md. ARGS='fit jax': these alone.
+recordings: all doubles
+	$(Q)$$(tools/setup.sh python) tests/replay/record.py $(ARGS)
 
 bench: setup
 	$(Q)$(MAKE) --no-print-directory all doubles
@@ -286,34 +306,40 @@ $(BUILD)/man/stepflame-%.1: $(BUILD)/tools/manual
 
 LINT_SRC = $(filter-out user/inject/%,$(wildcard user/*.c user/*/*.c user/*/*/*.c tools/*.c))
 INJECT_SRC = $(if $(INJECT),$(wildcard user/inject/*.c))
-TIDY = $(patsubst %.c,$(BUILD)/tidy/%.ok,$(LINT_SRC) $(INJECT_SRC))
+TIDY_OK = $(BUILD)/tidy$(if $(TIDY_ALL),-all)
+TIDY = $(patsubst %.c,$(TIDY_OK)/%.ok,$(LINT_SRC) $(INJECT_SRC))
 
-# clang-tidy takes most of it, and all processors: a file once, until what it is made of changes.
-lint: $(SKEL) $(BUILD)/syscall_names.h $(BUILD)/finders.h
+# clang-tidy takes most of it, and all processors: a file once, until what it is made of changes. Nearly all of that is its analyzer, which here
+# follows a function for a tenth of the way that it goes by itself; lint-all: all of the way.
+lint-all:
+	$(Q)$(MAKE) --no-print-directory lint TIDY_ALL=1
+
+lint: $(SKEL) $(GEN)/syscall_names.h $(GEN)/finders.h
 	$(Q)tools/guards.sh
 	$(Q)python3 tools/layers.py
 	$(Q)python3 tools/docs.py
-	$(Q)python3 tools/bpf_stack.py $(BUILD)/stepflame.bpf.o
+	$(Q)python3 tools/clocks.py
+	$(Q)python3 tools/bpf_stack.py $(GEN)/stepflame.bpf.o
 	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] user/*/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
 	$(Q)! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 tools/*.sh tools/*/*.sh tests/*/*.sh .ci/run
 	$(Q)$(MAKE) --no-print-directory -j $$(nproc) tidy
 
 tidy: $(TIDY)
+	$(Q)kept=$${XDG_CACHE_HOME:-$$HOME/.cache}/stepflame/tidy; [ ! -d "$$kept" ] || find "$$kept" -type f -mtime +60 -delete
 
-TIDY_CFLAGS = $(filter-out -Werror,$(ALL_CFLAGS))
-$(patsubst %.c,$(BUILD)/tidy/%.ok,$(INJECT_SRC)): TIDY_CFLAGS = $(filter-out -Werror,$(INJECT_CFLAGS))
+TIDY_DEPTH := $(if $(TIDY_ALL),,-Xclang -analyzer-config -Xclang max-nodes=20000)
+TIDY_CFLAGS = $(filter-out -Werror,$(ALL_CFLAGS)) $(TIDY_DEPTH)
+$(patsubst %.c,$(TIDY_OK)/%.ok,$(INJECT_SRC)): TIDY_CFLAGS = $(filter-out -Werror,$(INJECT_CFLAGS)) $(TIDY_DEPTH)
 
 # The object knows the headers; those of the injection library are all that its folder and include/ have.
-$(BUILD)/tidy/user/inject/%.ok: user/inject/%.c $(wildcard user/inject/*.h include/*.h) .clang-tidy
+$(TIDY_OK)/user/inject/%.ok: user/inject/%.c $(wildcard user/inject/*.h include/*.h) .clang-tidy
 	@mkdir -p $(@D)
-	@echo '  TIDY  $<'
-	$(Q)clang-tidy --quiet $< -- $(TIDY_CFLAGS)
+	$(Q)tools/tidy.sh $< $(TIDY_CFLAGS)
 	@touch $@
 
-$(BUILD)/tidy/%.ok: %.c $(BUILD)/%.o .clang-tidy
+$(TIDY_OK)/%.ok: %.c $(BUILD)/%.o .clang-tidy
 	@mkdir -p $(@D)
-	@echo '  TIDY  $<'
-	$(Q)clang-tidy --quiet $< -- $(TIDY_CFLAGS)
+	$(Q)tools/tidy.sh $< $(TIDY_CFLAGS)
 	@touch $@
 
 SHELLS := bash zsh fish

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Fixtures of the end-to-end tests. STEPFLAME_PYTHON chooses the Python of the jobs, STEPFLAME the program."""
+"""Fixtures of the end-to-end tests, and options of these and the replay tests. STEPFLAME_PYTHON chooses the Python of the jobs, STEPFLAME the program."""
 
 import os
 import subprocess
@@ -10,6 +10,10 @@ import helpers
 import pytest
 
 GATE = Path(__file__).with_name("gate.txt")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--accept", action="store_true", help="write what commands print now as what they shall print (replay/test_expected.py)")
 
 
 def pytest_collection_modifyitems(items):

@@ -128,7 +128,7 @@ PARTS = {
     "doubles": built("doubles"),
     "packages": built("packages"),
     "C": C(),
-    "replay": Pytest("tests/replay"),
+    "replay": Pytest("tests/replay", "-m", "not long"),
     "live": Pytest("tests/e2e", "-m", "gate", STEPFLAME_GATE="1"),
     "e2e": Pytest("tests/e2e", "-m", "not alone"),
     "alone": Pytest("tests/e2e", "-m", "alone", alone=True),

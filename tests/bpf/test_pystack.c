@@ -494,7 +494,7 @@ static void test_bad_pointers(void **state)
 /* Bytes at random, and pointers that lead to other objects, or back: what is sent makes sense, and not too much was read. */
 static void test_bad_bytes(void **state)
 {
-	u64 base = (u64)job.py.base, rounds = environment("STEPFLAME_ROUNDS", 1500);
+	u64 base = (u64)job.py.base, rounds = environment("STEPFLAME_ROUNDS", getenv("STEPFLAME_LONG") ? 3000 : 300);
 
 	(void)state;
 	good__start();

@@ -115,7 +115,7 @@ class Browser:
         children, ticks, todo, total = {}, {}, [self.driver.pid], 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
-                fields = stat.read_text().rpartition(")")[2].split()
+                fields = stat.read_text(errors="replace").rpartition(")")[2].split()
             except OSError:
                 continue  # it ended
             children.setdefault(int(fields[1]), []).append(int(stat.parent.name))

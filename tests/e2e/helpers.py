@@ -71,6 +71,17 @@ def until(seconds, condition, what, delayed=lambda: 0):
         time.sleep(0.01)
 
 
+def delayed(pid):
+    """Seconds for which that of its threads which had to wait longest was ready to run, and did not."""
+    most = 0
+    try:
+        for task in os.scandir("/proc/%d/task" % pid):
+            most = max(most, int(Path(task.path, "schedstat").read_text().split()[1]))
+    except (OSError, IndexError):
+        pass  # it ends
+    return most / 1e9
+
+
 class Process:
     """A child whose output goes to files, so that it never blocks on us and we can read it while it runs."""
 
@@ -101,14 +112,7 @@ class Process:
         return self.popen.poll() is None
 
     def delayed(self):
-        """Seconds for which that of its threads which had to wait longest was ready to run, and did not."""
-        most = 0
-        try:
-            for task in os.scandir("/proc/%d/task" % self.pid):
-                most = max(most, int(Path(task.path, "schedstat").read_text().split()[1]))
-        except (OSError, IndexError):
-            pass  # it ends
-        return most / 1e9
+        return delayed(self.pid)
 
     def ran(self):
         """Seconds for which its threads, those that have not ended, have had a CPU."""

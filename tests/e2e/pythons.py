@@ -45,7 +45,7 @@ def of_minor(*minors):
 
 
 def parametrize(pythons, long=()):
-    """long: minor versions that run in `make test-long` alone."""
+    """long: minor versions that run in `make test-all` alone."""
     marked = [pytest.param(path, marks=pytest.mark.long if MINOR[path] in long else (), id=name) for name, path in pythons.items()]
     return pytest.mark.parametrize("python", marked)
 

@@ -31,6 +31,7 @@ exec(sys.argv[2])
 print("ready", flush=True)
 while True:
     assert function() & 0xffffffff == returns, hex(function())
+    print("called", flush=True)
     time.sleep(0.001)
 """
 
@@ -57,9 +58,15 @@ def job(bench, library, setup="returns = 0x90909090"):
     return bench.process(helpers.PYTHON, "-c", JOB, library, setup).until_ready()
 
 
-def record(bench, job, *options):
-    record = bench.record("-p", job.pid, "--gpu", "uprobe", *options).until_armed()
-    job.until_ran()
+def until_calls(job, count=20):
+    """Until it has called the function so many times more."""
+    before = job.stdout.count("called\n")
+    helpers.until(helpers.END_SECONDS, lambda: job.stdout.count("called\n") >= before + count, job.what, job.delayed)
+
+
+def record(bench, job, calls=0):
+    record = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
+    until_calls(job, calls)
     record.interrupt()
     record.wait()
     assert job.running(), job.what()
@@ -98,7 +105,7 @@ def test_poisoned_cache(bench, library, tmp_path):
     victim = job(bench, library)
     recording = bench.record("-p", victim.pid, "--gpu", "uprobe", "--steps", "100000").until_armed()
     found = helpers.breakpoints(victim.pid)
-    victim.until_ran(0.1)
+    until_calls(victim)
     recording.interrupt()
     recording.wait()
     assert victim.running(), victim.what()
@@ -118,7 +125,7 @@ def test_two_recordings(bench, library):
     """Another recording's breakpoints are no patches."""
     both = job(bench, library)
     first = bench.record("-p", both.pid, "--gpu", "uprobe", "--steps", "100000").until_armed()
-    second = record(bench, both)
+    second = record(bench, both, calls=20)
     assert "not that of the file" not in second.stderr, second.what()
     assert "cudaDeviceSynchronize" in helpers.report_text(second.file, "--gpu")
     first.interrupt()

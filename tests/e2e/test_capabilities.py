@@ -64,6 +64,7 @@ def called(bench, place):
 
 
 def recording(place, pid, *options):
+    (place / "out.rec").unlink(missing_ok=True)  # of another test, and another user
     return ["record", "-p", pid, "-F", 0, "--no-syscalls", "--action", "called:work", "-o", place / "out.rec", *options]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 pytestmark = helpers.needs_bpf
 
-KILLS = 60 if helpers.LONG else 3
+KILLS = 60 if helpers.LONG else 1 if helpers.GATE else 3
 ATTACH_SECONDS = 1.5  # so long `record` loads its programs and attaches
 DETACH_SECONDS = 0.35
 OPTIONS = {"ops": ["--ops"], **({"exact": ["--exact", "-d", "60s"], "plain": []} if helpers.LONG else {})}

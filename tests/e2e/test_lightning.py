@@ -28,7 +28,7 @@ RUNS = {
 }
 
 
-# The others run in `make test-long`: each is another path through Lightning's loops.
+# The others run in `make test-all`: each is another path through Lightning's loops.
 OFTEN = ["fit", "fit-accumulate", "fit-workers", "validate", "gan"]
 
 

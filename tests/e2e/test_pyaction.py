@@ -32,7 +32,7 @@ MINOR = pythons.version_of(helpers.PYTHON)[1]
 OLD = {name: python for name, python in pythons.SUPPORTED.items() if pythons.MINOR[python] <= 10}  # all calls can be seen
 
 
-# The one between them in make test-long alone.
+# The one between them in make test-all alone.
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.long if pythons.MINOR[OLD[name]] == 9 else ()) for name in OLD] or ["none"])
 def old_python(request):
     if request.param not in OLD:

@@ -62,10 +62,20 @@ def steps_of(file):
     return helpers.actions(helpers.report(file, "--all"))[STEP]["count"]
 
 
-def test_launched(bench):
+def release(record, go):
+    """What a command does that `record --` has started: once its probes are there."""
+    pid = int(record.until_says(r"^ready (\d+)", helpers.READY_SECONDS, "stdout")[1])
+    helpers.until(helpers.ARMED_SECONDS, lambda: any("libtorch_cpu" in file for file, _ in helpers.breakpoints(pid)), record.what, record.delayed)
+    go.touch()
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["waits", "at once"])
+def test_launched(bench, waits):
     """`record -- CMD` sees the first call, and leaves the command's own output alone."""
-    out = bench.directory / "truth"
-    record = bench.record("--", helpers.PYTHON, helpers.JOBS / LOOP, "--labels", "--out", out)
+    out, go = bench.directory / "truth", bench.directory / "go"
+    record = bench.record("--", helpers.PYTHON, helpers.JOBS / LOOP, "--labels", "--out", out, *(["--wait", go] if waits else []))
+    if waits:
+        release(record, go)
     assert record.wait() == helpers.OK, record.what()
     truth = json.loads(out.read_text())
     rows = helpers.actions(helpers.report(record.file, "--all"))
@@ -78,7 +88,9 @@ def test_launched(bench):
     "how, code", [("exit", 7), ("SIGKILL", 128 + 9), *(pytest.param(*of, marks=pytest.mark.long) for of in (("raise", 1), ("SIGTERM", 128 + 15)))]
 )
 def test_launched_exit_status(bench, how, code):
-    record = bench.record("--", helpers.PYTHON, helpers.JOBS / "dies.py", "--how", how, "--batches", 50)
+    go = bench.directory / "go"
+    record = bench.record("--", helpers.PYTHON, helpers.JOBS / "dies.py", "--how", how, "--batches", 50, "--wait", go)
+    release(record, go)
     assert record.wait() == code, record.what()
     assert steps_of(record.file) == 50
 
@@ -251,8 +263,7 @@ def test_ps_shows_what_a_program_started(bench):
 
 @pytest.mark.parametrize("early", [False, True], ids=["under the tracer", "before it"])
 def test_children(bench, early):
-    # as a user starts it: what its children import first takes longer than they are looked for
-    record, truth = bench.recorded("fork_job.py", *(["--early"] if early else []), options=["--children", "all"], cold=True)
+    record, truth = bench.recorded("fork_job.py", *(["--early"] if early else []), options=["--children", "all"], cold=not early)
     found = helpers.report(record.file, "--all", "--per-rank")
     processes = {process["pid"]: process for process in found["processes"]}
     assert processes[truth["pid"]]["role"] == "main"
@@ -418,9 +429,10 @@ def test_record_in_a_pid_namespace(bench):
 
 def test_launched_by_a_launcher(bench):
     """A shell, or torchrun, that starts what trains: its rows are those of the job."""
-    out = bench.directory / "truth"
-    command = "'%s' '%s' --labels --out '%s'; true" % (helpers.PYTHON, helpers.JOBS / LOOP, out)
+    out, go = bench.directory / "truth", bench.directory / "go"
+    command = "'%s' '%s' --labels --wait '%s' --out '%s'; true" % (helpers.PYTHON, helpers.JOBS / LOOP, go, out)
     record = bench.record("--", "sh", "-c", command)
+    release(record, go)
     assert record.wait() == helpers.OK, record.what()
     truth = json.loads(out.read_text())
     found = helpers.report(record.file, "--all", "--per-rank")

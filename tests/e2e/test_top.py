@@ -55,11 +55,19 @@ class Terminal:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.screen.resize(rows, columns)
 
-    def pump(self):
-        if select.select([self.fd], [], [], 0.02)[0]:
-            data = os.read(self.fd, 1 << 16)
-            self.bytes += data
-            self.stream.feed(data)
+    def pump(self, seconds=0.02):
+        """Takes in what is there; was there anything?"""
+        if not select.select([self.fd], [], [], seconds)[0]:
+            return False
+        data = os.read(self.fd, 1 << 16)
+        self.bytes += data
+        self.stream.feed(data)
+        return True
+
+    def is_whole(self):
+        """No screen that is half drawn: it waits, and all that it wrote before has been read."""
+        asleep = Path("/proc/%d/stat" % self.pid).read_text().rpartition(") ")[2][0] == "S"
+        return asleep and not self.pump(0)
 
     @property
     def lines(self):
@@ -72,9 +80,9 @@ class Terminal:
     def until(self, condition):
         def look():
             self.pump()
-            return condition()
+            return self.is_whole() and condition()
 
-        return helpers.until(SCREEN_SECONDS, look, lambda: self.text + "\n" + repr(self.bytes[-2000:]))
+        return helpers.until(SCREEN_SECONDS, look, lambda: self.text + "\n" + repr(self.bytes[-2000:]), lambda: helpers.delayed(self.pid))
 
     def until_shows(self, pattern):
         return self.until(lambda: re.search(pattern, self.text, re.M))
@@ -104,7 +112,7 @@ class Terminal:
             self.status = os.waitstatus_to_exitcode(status) if pid else None
             return pid
 
-        helpers.until(SCREEN_SECONDS, ended, lambda: "still running\n" + self.text)
+        helpers.until(SCREEN_SECONDS, ended, lambda: "still running\n" + self.text, lambda: helpers.delayed(self.pid))
         self.pump()
         return self.status
 

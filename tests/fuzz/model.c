@@ -9,6 +9,7 @@
 #include "tests/fuzz/records.h"
 #include "user/analysis/diff.h"
 #include "user/analysis/history.h"
+#include "user/analysis/use_curves.h"
 #include "user/export/export.h"
 #include "user/page/page.h"
 #include "user/report/answer.h"
@@ -164,8 +165,12 @@ static void draw_page(struct job *job, struct lanes *lanes)
 	struct flame *flame = flame__new();
 	struct steps_view view;
 	uint64_t stream_ns, phase_ns;
-	struct page page = {
-		.flame = flame, .lanes = lanes, .recording_cnt = 1, .recordings = {{.file = "</script><!--"}}};
+	struct use_curves *uses = use_curves__new();
+	struct page page = {.flame = flame,
+			    .lanes = lanes,
+			    .uses = uses,
+			    .recording_cnt = 1,
+			    .recordings = {{.file = "</script><!--"}}};
 	struct output about, output;
 
 	common__text(job, output__begin(&about));
@@ -175,10 +180,12 @@ static void draw_page(struct job *job, struct lanes *lanes)
 	page.recordings[0].answer = answer__json(&view);
 	FUZZ_CHECK(page.recordings[0].answer && !flame__add(flame, job, view.steps, choose()));
 	FUZZ_CHECK(!lanes__add(lanes, job, view.steps, flame__origin_ns(flame)));
+	FUZZ_CHECK(!use_curves__add(uses, job, view.steps, flame__origin_ns(flame)));
 	lanes__thin(lanes, choose() ? 1000 : 3, &stream_ns, &phase_ns);
 	output__begin(&output);
 	output__end(&output, page__write(&page, output.file), HTML);
 	page_recording__release(&page.recordings[0]);
+	use_curves__free(uses);
 	flame__free(flame);
 	steps_view__release(&view);
 }

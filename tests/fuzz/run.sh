@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# tests/fuzz/run.sh BUILD SECONDS [NAME...]: runs the fuzzers, or those named, two at a time, for so long each; prints a line for each. What they
-# begin with is in tests/data/fuzz/NAME/, or made here of tests/fuzz/seeds/; what they add stays in BUILD/corpus/NAME/ for the next time. An input that
-# crashes, hangs (10 s), or takes 2 GB stays in BUILD/NAME-*. Exit: 1 when there is one.
+# tests/fuzz/run.sh BUILD SECONDS NAME...: runs these fuzzers, two at a time, for so long each; prints a line for each. What they begin with is in
+# tests/data/fuzz/NAME/, or made here of tests/fuzz/seeds/; what they add stays in BUILD/corpus/NAME/ for the next time. An input that crashes, hangs
+# (10 s), or takes 2 GB stays in BUILD/NAME-*. With 0 seconds, BUILD/tests/fuzz/NAME-replay runs each input once. Exit: 1 when one failed.
 set -euo pipefail
 
 # What argp holds of a command line that is refused (1 KB) is lost: a process that goes on for longer would take 2 GB.
@@ -57,16 +57,33 @@ fuzz_one() {
 	return "$status"
 }
 
+replay_one() {
+	name=$1
+	said=$build/$name.said
+	folders=()
+	for folder in "tests/data/fuzz/$name" "$build/corpus/$name"; do
+		[ ! -d "$folder" ] || folders+=("$folder")
+	done
+	status=0
+	ASAN_OPTIONS=hard_rss_limit_mb=2048:max_allocation_size_mb=2048 "$build/tests/fuzz/$name-replay" "${folders[@]}" >"$said" 2>&1 || status=$?
+	if [ "$status" -eq 0 ]; then
+		printf '%-10s %s\n' "$name" "$(tail -n 1 "$said")"
+		return
+	fi
+	printf '%-10s FAILED: %s, status %d\n' "$name" "$(grep -a '^input ' "$said" | tail -n 1)" "$status"
+	grep -a -m 3 -E 'ERROR|SUMMARY|runtime error|fuzz/[a-z]*\.[ch]:' "$said" || tail -n 5 "$said"
+	return "$status"
+}
+
 # as xargs calls it
 if [ "$1" = --one ]; then
-	fuzz_one "$2"
+	if [ "$FUZZ_SECONDS" -eq 0 ]; then replay_one "$2"; else fuzz_one "$2"; fi
 	exit
 fi
 export build=$1 FUZZ_SECONDS=$2
 shift 2
 make_libraries
 make_memory
-[ $# -gt 0 ] || set -- "$build"/tests/fuzz/*.o
 status=0
-for name in "$@"; do basename "$name" .o; done | xargs -n 1 -P 2 "$0" --one || status=1
+printf '%s\n' "$@" | xargs -n 1 -P 2 "$0" --one || status=1
 exit $status

@@ -79,7 +79,7 @@ def test_is_drawn(opened, run, size, theme):  # noqa: F811
     try:
         page.resize(*size)
         page.until("return app.overviews[0].width < innerWidth")
-        assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+        page.until("return document.documentElement.scrollWidth <= innerWidth")
         heights = """const o = app.overviews[0], ink = o.colours.rgb('--ink'), ratio = devicePixelRatio;
             const pen = Object.assign(document.createElement('canvas'), {width: o.canvas.width, height: o.canvas.height}).getContext('2d', {willReadFrequently: true});
             pen.drawImage(o.canvas, 0, 0);

@@ -238,20 +238,20 @@ static int run_other(const char *value, int ready)
 }
 
 /* A child whose interpreter is there; it calls exec when it is told by `go`. */
-static struct process child__start_there(const char *value, int ready, int go)
+static struct process child__start_there(const char *value, const int ready[2], int go)
 {
 	char byte, fd[16];
 	struct process process;
 	pid_t pid = fork();
 
 	if (!pid) {
-		snprintf(fd, sizeof(fd), "%d", ready);
+		snprintf(fd, sizeof(fd), "%d", ready[1]);
 		head = mmap(PLACE, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-		if (head == PLACE && write(ready, "", 1) == 1 && read(go, &byte, 1) == 1)
+		if (head == PLACE && write(ready[1], "", 1) == 1 && read(go, &byte, 1) == 1)
 			execl("/proc/self/exe", "other", value, fd, NULL);
 		_exit(1);
 	}
-	assert_int_equal(read(ready - 1, &byte, 1), 1);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
 	assert_int_equal(process__read(pid, &process), 0);
 	return process;
 }
@@ -275,7 +275,7 @@ static void check_exec(const char *other, bool before)
 
 	assert_int_equal(pipe(ready) ?: pipe(go), 0);
 	assert_int_equal(guardian__new(&no_probes, NULL, 0, &g), 0);
-	child = child__start_there(other, ready[1], go[0]);
+	child = child__start_there(other, ready, go[0]);
 	if (!before)
 		assert_int_equal(write_from(g, &child, (uint64_t)PLACE, (uint64_t)PLACE, VALUE), 0);
 	assert_int_equal(write(go[1], "", 1), 1);

@@ -59,7 +59,7 @@ static inline void job__start(int minor)
 		native__set_knob(&fixed_names[i], 0xf1000000ULL + i);
 	pid_level = 0;
 	name_cnt = agg_row_cnt = 0;
-	job.pid = (struct pid){.numbers = {{JOB_PID}}};
+	job.pid = (struct pid){.numbers = {{.nr = JOB_PID}}};
 	job.task = (struct task_struct){.pid = JOB_PID, .tgid = JOB_PID, .thread_pid = &job.pid};
 	job.task.group_leader = &job.task;
 	job.thread = (struct task_struct){

@@ -46,12 +46,16 @@ def come_first():
 
 def wait(args):
     print("ready %d\n" % os.getpid(), end="", flush=True)  # one write: two ranks may share a stdout
+    await_release(args)
+    args.delayed_before = delayed()
+
+
+def await_release(args):
     deadline = time.monotonic() + WAIT_SECONDS
     while args.wait and not os.path.exists(args.wait):
         if time.monotonic() > deadline:
             raise SystemExit("nobody created %s" % args.wait)
         time.sleep(0.01)
-    args.delayed_before = delayed()
 
 
 def delayed():

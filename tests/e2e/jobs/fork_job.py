@@ -25,21 +25,23 @@ def train(batches):
         time.sleep(0.002)
 
 
-def child(batches):
-    train(batches)
+def child(args):
+    if args.early:
+        common.await_release(args)
+    train(args.batches)
     # no atexit handlers, no second flush of the parent's buffers
     os._exit(0)
 
 
-def start(kind, batches):
+def start(kind, args):
     """(pid, wait) of a new child."""
     if kind == "fork":
         pid = os.fork()
         if pid == 0:
-            child(batches)
+            child(args)
         return pid, lambda: os.waitpid(pid, 0)
     if kind == "multiprocessing":
-        process = multiprocessing.get_context("fork").Process(target=child, args=(batches,))
+        process = multiprocessing.get_context("fork").Process(target=child, args=(args,))
         process.start()
         return process.pid, process.join
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.5)"])
@@ -55,7 +57,7 @@ def main():
     if not args.early:
         common.wait(args)
     # no autograd in the parent before the fork: torch's backward threads do not survive one
-    children = {kind: start(kind, args.batches) for kind in kinds}
+    children = {kind: start(kind, args) for kind in kinds}
     if args.early:
         common.wait(args)
     train(args.batches)

@@ -4,6 +4,7 @@ Has the memory of the injection library (include/gpu_ring.h) and no CUDA: once a
 another text, all with one id. Its truth: how many it sent.
 """
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -30,6 +31,7 @@ def main():
     def word(offset, code="Q"):
         return struct.unpack_from("=" + code, shared, offset)[0]
 
+    told = ctypes.c_uint64.from_buffer(shared, HEAD)  # in one store, as the library does: struct writes byte by byte
     common.wait(args)
     while not word(WANTED, "I") & 1:
         time.sleep(0.01)
@@ -46,7 +48,7 @@ def main():
         shared[CONTROL : CONTROL + len(data) - first] = data[first:]
         head += len(data)
         sent += count
-        struct.pack_into("=Q", shared, HEAD, head)
+        told.value = head
         time.sleep(0.01)
     while word(TAIL) < head:
         time.sleep(0.01)
