@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -197,3 +198,70 @@ def test_children(bench, children):
     assert record.wait() == OK, record.what()
     print("%.0f bytes a child" % (grown / (children - 100)))
     assert grown < 1 * MB + children * 1000
+
+
+# Writes the bytes of stepflame's heap that are in use, again and again; its other processes are forks, without this thread.
+HEAP = """
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void *tell(void *unused)
+{
+	int out = open(getenv("HEAP_OUT"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	char text[32];
+
+	for (;; usleep(20000))
+		pwrite(out, text, snprintf(text, sizeof(text), "%020zu", mallinfo2().uordblks), 0);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, tell, NULL);
+}
+"""
+
+# Prints a line after each so many children, and then forks none for a while.
+ROUNDS = """
+import os, sys, time
+time.sleep(float(sys.argv[1]))
+for round in range(int(sys.argv[2])):
+    for i in range(int(sys.argv[3])):
+        if not os.fork():
+            os._exit(0)
+        os.wait()
+        time.sleep(0.0005)
+    print("round", round, flush=True)
+    time.sleep(4)
+"""
+ROUND_CHILDREN = 20000 if helpers.LONG else 3000
+
+
+@helpers.needs_bpf
+def test_heap_of_children(bench):
+    """What stepflame has allocated does not grow with the children that have come and gone: by 10 bytes for each at most."""
+    (bench.directory / "heap.c").write_text(HEAP)
+    preload = helpers.compiled(bench.directory / "heap.so", bench.directory / "heap.c", "-shared", "-fPIC", "-pthread")
+    out = bench.directory / "heap"
+    job = bench.process(helpers.PYTHON, "-c", ROUNDS, 4, 2, ROUND_CHILDREN)
+    command = [helpers.STEPFLAME, "record", "-p", job.pid, "-F", 1, "--children", "all", "-o", bench.directory / "out.rec"]
+    record = bench.process(*command, env={**os.environ, "LD_PRELOAD": str(preload), "HEAP_OUT": str(out)})
+    record.until_says("armed", helpers.ARMED_SECONDS, "stderr")
+    used = []
+    for number in range(2):
+        job.until_says("^round %d" % number, 4 * helpers.END_SECONDS, "stdout")
+        least = None
+        for _ in range(25):  # until what has ended is forgotten, and a snapshot is taken
+            time.sleep(0.1)
+            least = min(int(out.read_text()), least or sys.maxsize)
+        used.append(least)
+    assert job.wait() == 0 and record.wait() == OK, record.what()
+    grown = used[1] - used[0]
+    print("%d bytes more, %.1f a child" % (grown, grown / ROUND_CHILDREN))
+    assert "%d child processes" % (2 * ROUND_CHILDREN) in helpers.report_text(bench.directory / "out.rec", "--simple")
+    assert grown < 64 * 1024 + 10 * ROUND_CHILDREN

@@ -7,6 +7,7 @@ those changes what the function returns, and the job sees that.
 """
 
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -33,6 +34,22 @@ while True:
     assert function() & 0xffffffff == returns, hex(function())
     print("called", flush=True)
     time.sleep(0.001)
+"""
+
+# In a mount namespace of its own, it shows now the one file and now the other at the path of the library, which it has loaded.
+FLIP = """
+import threading
+returns, libc = 0x90909090, ctypes.CDLL(None, use_errno=True)
+def flip():
+    path, other, flips = sys.argv[1].encode(), sys.argv[3].encode(), 0
+    while True:
+        assert libc.mount(other, path, None, 4096, None) == 0, ctypes.get_errno()  # MS_BIND
+        time.sleep(0.0001)  # what comes after an unmount takes as long
+        assert libc.umount2(path, 2) == 0, ctypes.get_errno()  # MNT_DETACH
+        flips += 1
+        if flips % 100 == 0:
+            print("flips", flips, flush=True)
+threading.Thread(target=flip, daemon=True).start()
 """
 
 # It replaces the nop by an instruction of two bytes, and the push and pop with it.
@@ -92,14 +109,26 @@ def symbol_at(library, name):
     return offsets, value
 
 
-def test_poisoned_cache(bench, library, tmp_path):
-    """A copy of a library, whose symbol points into an instruction, is recorded first: the job of the genuine one is safe."""
-    poisoned = tmp_path / "libcudart.so.12"
+def poison(library, poisoned):
+    """A copy whose symbol points one byte into the function's first instruction."""
     image = bytearray(library.read_bytes())
     offsets, value = symbol_at(library, "cudaDeviceSynchronize")
     for offset in offsets:
         struct.pack_into("<Q", image, offset, value + 1)
     poisoned.write_bytes(image)
+    return value
+
+
+def inside(found, library, value):
+    """Breakpoints of a library that are in the function's first instruction, and whether there are any in the library."""
+    probed = {offset - value for file, offset in found if file == str(library)}
+    return probed & {1, 2, 3, 4}, bool(probed)
+
+
+def test_poisoned_cache(bench, library, tmp_path):
+    """A copy of a library, whose symbol points into an instruction, is recorded first: the job of the genuine one is safe."""
+    poisoned = tmp_path / "libcudart.so.12"
+    value = poison(library, poisoned)
     own = bench.process(helpers.PYTHON, "-c", "import ctypes, sys, time; ctypes.CDLL(sys.argv[1]); print('ready', flush=True); time.sleep(60)", poisoned)
     record(bench, own.until_ready())
     victim = job(bench, library)
@@ -109,8 +138,48 @@ def test_poisoned_cache(bench, library, tmp_path):
     recording.interrupt()
     recording.wait()
     assert victim.running(), victim.what()
-    probed = {offset - value for file, offset in found if file == str(library)}
-    assert probed and not probed & {1, 2, 3, 4}, (probed, recording.what())
+    assert inside(found, library, value) == (set(), True), (found, recording.what())
+
+
+WITHOUT_MAP_FILES = ["setpriv", "--bounding-set=-sys_admin,-checkpoint_restore"]
+
+
+def flips(job):
+    return int(job.stdout.rsplit("flips ", 1)[1].split()[0])
+
+
+@pytest.mark.skipif(not shutil.which("unshare") or not shutil.which("setpriv"), reason="needs unshare and setpriv")
+@pytest.mark.parametrize("opened_by", ["map_files", "path"])
+def test_flipped_mount(bench, library, tmp_path, opened_by):
+    """
+    The path of the mapped library leads to a poisoned copy in half of all moments, while stepflame attaches again and again.
+
+    Who looks at the path and then opens it has the copy in some of the attaches: either its probes are in a file that nobody maps,
+    and the attacker has none, or they are in the mapped file by the copy's symbols, in the middle of an instruction, also in the
+    victim, which maps the same file. stepflame opens the mapped inode (map_files), so that each attach has its probes, or, where
+    only the path is left, looks at what it has opened, and takes nothing from another file. Nor does that keep the victim, whose
+    path is right, from its probes. The cache is the same throughout.
+    """
+    copy = tmp_path / "copy.so"
+    value = poison(library, copy)
+    victim = job(bench, library)
+    attacker = bench.process("unshare", "-m", helpers.PYTHON, "-c", JOB, library, FLIP, copy)
+    attacker.until_says("^flips", helpers.READY_SECONDS, "stdout")
+    how = WITHOUT_MAP_FILES if opened_by == "path" else []
+    rounds, attached = 200 if helpers.LONG else 12, 0
+    for number in range(rounds):
+        before = flips(attacker)
+        recording = bench.process(*how, helpers.STEPFLAME, "record", "-p", attacker.pid, "-p", victim.pid, "--gpu", "uprobe", "-o", tmp_path / "out.rec")
+        recording.until_says("armed", helpers.ARMED_SECONDS, "stderr")
+        in_attacker, in_victim = (inside(helpers.breakpoints(one.pid), library, value) for one in (attacker, victim))
+        recording.interrupt()
+        assert recording.wait() == helpers.OK, recording.what()
+        assert attacker.running() and victim.running(), (attacker.what(), victim.what(), recording.what())
+        assert flips(attacker) > before, attacker.what()
+        assert in_victim == (set(), True) and not in_attacker[0], (in_attacker, in_victim, recording.what())
+        attached += in_attacker[1]
+    print("%s: attached %d times of %d, %d flips" % (opened_by, attached, rounds, flips(attacker)))
+    assert attached == rounds or opened_by == "path"
 
 
 def test_patched_code(bench, library):

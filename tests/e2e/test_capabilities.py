@@ -46,8 +46,9 @@ def place():
 class Called(helpers.Process):
     """A process that calls work() CALLS times once it is released, of a user's."""
 
-    def __init__(self, bench, uid, *child, program, prefix=()):
-        self.go = bench.directory / ("go%d" % len(bench.started))
+    def __init__(self, bench, place, uid, *child, program, prefix=()):
+        # not in a folder of pytest's, which another pytest that starts closes to other users
+        self.go = place / ("%s.go%d" % (bench.directory.name, len(bench.started)))
         bench.directory.chmod(0o755)
         for parent in bench.directory.parents:
             if parent.name.startswith(("pytest", "popen")):  # those of pytest, and of a worker of xdist
@@ -60,7 +61,7 @@ class Called(helpers.Process):
 
 @pytest.fixture
 def called(bench, place):
-    return lambda uid, *child, program=place / "called", **options: Called(bench, uid, *child, program=program, **options)
+    return lambda uid, *child, program=place / "called", **options: Called(bench, place, uid, *child, program=program, **options)
 
 
 def recording(place, pid, *options):

@@ -64,7 +64,7 @@ def test_asleep(bench):
     """Before a window nothing of CUPTI is loaded, and behind it nothing is called; its thread does not run."""
     train = Train(bench, "-s", 3000, "-u", 20000)
     train.release()
-    before = thread_of(train.pid)
+    before = helpers.until(helpers.END_SECONDS, lambda: thread_of(train.pid), train.process.what, train.process.delayed)
     assert before[0] == 0
     train.until_ops(40)
     assert thread_of(train.pid) == before and not train.cupti()

@@ -226,7 +226,9 @@ def test_detached_in_the_middle(bench, gpu_jobs, way):
     each.update({(name, 0): 1 for name in ("cuMemsetD32Async", "cudaMemset", "cudaMemsetAsync", "ncclAllReduce")})
     seen = collections.Counter()
     for _ in range(4):
-        record = bench.record("-p", job.pid, "--gpu", "uprobe", "-d", "500ms")
+        record = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
+        job.until_ran()
+        record.interrupt()
         assert record.wait() == helpers.OK, record.what()
         found = Recorded(record.file).sums()
         seen.update({key: values[0] for key, values in found.items()})

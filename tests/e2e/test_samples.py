@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shutil
+import subprocess
 import sys
 
 import helpers
@@ -290,8 +291,9 @@ def test_stopped(bench):
 
 def test_execs_another_program(bench):
     """The target becomes another program, which is no Python: recorded until then, and left alone."""
-    job = bench.process(helpers.PYTHON, "-u", helpers.JOBS / "execs.py").until_ready()
+    job = bench.process(helpers.PYTHON, "-u", helpers.JOBS / "execs.py", stdin=subprocess.PIPE).until_ready()
     record = bench.record("-p", job.pid).until_armed()
+    job.popen.stdin.close()
     assert job.wait() == 7, job.what()
     assert record.wait() == helpers.OK, record.what()
     samples, found = dumped_samples.Samples(record.file), helpers.report(record.file)

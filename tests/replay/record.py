@@ -22,6 +22,7 @@ sys.path[:0] = [str(TESTS / "e2e"), str(TESTS / "e2e" / "jobs")]
 import common  # noqa: E402
 import gpu  # noqa: E402
 import helpers  # noqa: E402
+import recfile  # noqa: E402
 
 OUT = TESTS / "data" / "recordings"
 KEPT_DIGITS = 9  # of a second
@@ -44,6 +45,7 @@ JOBS = {
     "exact": ("exact_calls.py", (), ("--exact=force", "-F", 0, "-d", 60), {}),
     "sleep": ("planted.py", ("--plant", "sleep", "--batches", 120), (), {}),
     "lock": ("planted.py", ("--plant", "lock", "--batches", 100), (), {}),
+    "garbage": ("planted.py", ("--plant", "gc", "--batches", 80), (), {}),
     "late_worker": ("planted.py", ("--plant", "worker", "--batches", 40), (), {}),
     "python": ("answers.py", ("--kind", "python", "--batches", 150), (), {}),
     "jax": ("jax_loop.py", ("--annotate", "--labels", "--evaluate", 7, "--sleep", 0.002), (), {"python": os.path.expanduser(JAX)}),
@@ -70,15 +72,23 @@ def shorter(truth):
     return {key: value for key, value in truth.items() if key not in ("tree", "launches", "exact", "odd", "links")}
 
 
+def neutral(data):
+    """Paths of this machine as those of no machine, as long as they were."""
+    for path, instead in ((TESTS.parent, b"/stepflame"), (Path.home(), b"/home")):
+        path = str(path).encode()
+        data = data.replace(path + b"/", (instead + b"-" * len(path))[: len(path)] + b"/")
+    return data
+
+
 def keep(name, record, job, options, truth):
     assert record.wait() == helpers.OK, record.what()
     OUT.mkdir(exist_ok=True)
-    data = Path(record.file).read_bytes()
+    data = recfile.changed(Path(record.file), neutral)
     assert len(data) < MAX_BYTES, (name, len(data))
     (OUT / (name + ".rec")).write_bytes(data)
     command = [Path(job.script).name, *job.args]
     said = {"job": command, "options": [str(option) for option in options], "truth": rounded(shorter(truth))}
-    (OUT / (name + ".json")).write_text(json.dumps(said, separators=(",", ":"), sort_keys=True) + "\n")
+    (OUT / (name + ".json")).write_bytes(neutral(json.dumps(said, separators=(",", ":"), sort_keys=True).encode() + b"\n"))
     print("%s: %d bytes, truth %d" % (name, len(data), (OUT / (name + ".json")).stat().st_size), flush=True)
 
 

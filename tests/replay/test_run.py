@@ -32,6 +32,8 @@ echo "[       OK ] test_a b"
 if [ $(wc -l <"$0.runs") -lt 2 ]; then
 	echo "why it failed"
 	echo "[  FAILED  ] test_c"
+	echo "[  FAILED  ] 1 test(s), listed below:"
+	echo "[  FAILED  ] test_c"
 	exit 1
 fi
 echo "[       OK ] test_c"

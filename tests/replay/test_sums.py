@@ -232,6 +232,7 @@ def test_steps_are_sorted(name):
     steps = report(name, "--steps")["steps"]
     durations = sorted(step["duration_s"] for step in steps)
     assert durations[(len(steps) - 1) // 2] == pytest.approx(report(name, "--steps")["median_s"], abs=1e-9)
+    assert report(name, "--steps")["p99_s"] == pytest.approx(durations[-(-99 * len(steps) // 100) - 1], abs=1e-9)  # the nearest rank
     summary = report(name, "--summary")
     assert (summary["steps"]["count"], summary["steps"]["median_s"]) == (len(steps), report(name, "--steps")["median_s"])
     assert summary["steps"]["per_second"] == pytest.approx(len(steps) / sum(durations))

@@ -138,7 +138,7 @@ def test_cprofile():
 PHASES = ("data", "forward", "backward", "optimizer")
 
 
-@pytest.mark.parametrize("name", ["sleep", "lock", "late_worker"])
+@pytest.mark.parametrize("name", ["sleep", "lock", "garbage", "late_worker"])
 def test_planted_steps(name):
     """When each step ended and what its phases took, by the job's own clock."""
     said, found = truth(name), report(name, "--steps")
@@ -152,7 +152,7 @@ def test_planted_steps(name):
         assert ours == pytest.approx(sum(row[i] for row in log[1:]), abs=0.0003 * len(log) + said["delayed"]), phase
 
 
-@pytest.mark.parametrize("name, cause, phase, verdict", [("sleep", "sleep", "data", "input-bound"), ("lock", "lock", None, "lock-bound"), ("late_worker", "data_wait", "data", "input-bound")])
+@pytest.mark.parametrize("name, cause, phase, verdict", [("sleep", "sleep", "data", "input-bound"), ("lock", "lock", None, "lock-bound"), ("garbage", "gc", None, "Python-bound"), ("late_worker", "data_wait", "data", "input-bound")])
 def test_planted_cause(name, cause, phase, verdict):
     said, found = truth(name), report(name, "--steps")
     causes = {step["index"]: step["cause"] for step in found["steps"] if step["cause"]}
@@ -163,7 +163,9 @@ def test_planted_cause(name, cause, phase, verdict):
     assert {first["rhythm"]["shortest"], first["rhythm"]["longest"]} == {said["planted"][0]}
     assert found["verdict"]["class"] == verdict and report(name, "--summary")["limit"]["class"] == verdict
     assert first["where"][0]["file"].endswith("planted.py")
-    if cause != "data_wait":
+    if name == "garbage":
+        assert first["gc_generation"] == 2 and first["where"][0]["name"].endswith("in_loop")
+    elif cause != "data_wait":
         assert sum(step["waits"].get(cause, 0) for step in found["steps"]) == pytest.approx(HELD * len(said["planted"]), rel=0.05)
     if name == "lock":
         assert (first["waker"]["pid"], first["waker"]["tid"]) == (said["pid"], said["holder"])

@@ -521,60 +521,6 @@ static void test_memory(void **state)
 	munmap(pages, 4096);
 }
 
-/* ---- children ---- */
-
-static bool have_two(void *pids)
-{
-	pid_t *shared = pids;
-
-	for (int i = 0; i < 2; i++) {
-		pid_t pid = fork_child();
-
-		if (pid == 0) {
-			for (;;)
-				pause();
-		}
-		shared[i] = pid;
-	}
-	return true;
-}
-
-static bool holds(const pid_t *pids, int cnt, pid_t pid)
-{
-	for (int i = 0; i < cnt; i++) {
-		if (pids[i] == pid)
-			return true;
-	}
-	return false;
-}
-
-static void test_children(void **state)
-{
-	pid_t *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), *pids, child;
-	bool done;
-	int cnt;
-
-	child = start_child(have_two, shared, &done);
-	/* The deputy is one, too. */
-	cnt = process__children(getpid(), false, &pids);
-	assert_true(holds(pids, cnt, child) && !holds(pids, cnt, shared[0]));
-	free(pids);
-	assert_int_equal(process__children(getpid(), true, &pids), cnt + 2);
-	cnt += 2;
-	assert_true(holds(pids, cnt, child) && holds(pids, cnt, shared[0]) && holds(pids, cnt, shared[1]));
-	free(pids);
-	assert_int_equal(process__children(shared[0], true, &pids), 0);
-	free(pids);
-	cnt = process__list(&pids);
-	assert_true(cnt > 3);
-	assert_true(holds(pids, cnt, getpid()) && holds(pids, cnt, shared[1]));
-	free(pids);
-	kill(shared[0], SIGKILL);
-	kill(shared[1], SIGKILL);
-	end_child(child);
-	munmap(shared, 4096);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -585,8 +531,7 @@ int main(void)
 		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_deleted),
 		cmocka_unit_test(test_replaced),      cmocka_unit_test(test_mount_namespace),
 		cmocka_unit_test(test_environ),       cmocka_unit_test(test_cgroup),
-		cmocka_unit_test(test_memory),        cmocka_unit_test(test_children),
-		cmocka_unit_test(test_usage),
+		cmocka_unit_test(test_memory),        cmocka_unit_test(test_usage),
 	};
 
 	return cmocka_run_group_tests(tests, setup_sleeper, teardown_sleeper);

@@ -418,7 +418,8 @@ int mapped_file__open(const struct mapped_file *file)
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, file->pid, file->start, file->end);
 	fd = open_inode(path, file->dev, file->inode);
 	other = fd < 0 ? open_inode(file->open_path, file->dev, file->inode) : -1;
-	return other >= 0 ? other : fd;
+	/* Where map_files is denied, that the path leads elsewhere says more. */
+	return other >= 0 || other == -ESTALE ? other : fd;
 }
 
 const char *mapped_file__explain(int err, const char **fix)

@@ -18,10 +18,12 @@
 #include <unistd.h>
 
 #include "user/lib/capabilities.h"
+#include "user/lib/map.h"
 #include "user/lib/restrictions.h"
 #include "user/proc/deputy.h"
 #include "user/proc/mapped_file.h"
 #include "user/proc/proc.h"
+#include "user/proc/task.h"
 
 #define COMMAND_BYTES sizeof(((struct process *)0)->command)
 #define ENVIRON_BYTES (8u << 20) /* Linux allows 6 MiB of arguments and environment */
@@ -368,7 +370,7 @@ int process__list(pid_t **out)
 	return cnt;
 }
 
-int process__children(pid_t pid, bool deep, pid_t **out)
+int process__scan_children(pid_t pid, bool deep, pid_t **out)
 {
 	pid_t *all, *parents = NULL, *found = NULL;
 	struct proc_stat stat;
@@ -409,4 +411,125 @@ out:
 	free(parents);
 	free(found);
 	return err;
+}
+
+#define LOOKS_MAX  8     /* at a process whose children change */
+#define LISTED_MAX 65536 /* a process could fork faster than its children are followed */
+
+/* A file "children" has "PID PID ". */
+static int add_pids(struct array *pids, const char *text)
+{
+	pid_t *item, pid;
+	char *end;
+
+	for (;; text = end) {
+		pid = (pid_t)strtol(text, &end, 10);
+		if (end == text)
+			return pids->cnt > LISTED_MAX ? -E2BIG : 0;
+		item = array__add(pids, sizeof(*item));
+		if (!item)
+			return -ENOMEM;
+		*item = pid;
+	}
+}
+
+/*
+ * Lists the children of each thread once. 0; 1: a thread ended, and another one has its children;
+ * or -errno.
+ */
+static int look_at_children(pid_t pid, struct array *pids)
+{
+	pid_t *tids;
+	int cnt = task__list(pid, &tids), err = cnt < 0 ? cnt : 0, ended = 0;
+
+	pids->cnt = 0;
+	for (int i = 0; i < cnt && !err; i++) {
+		char *text;
+		size_t size;
+
+		err = proc__slurp(pid, tids[i], "children", &text, &size);
+		if (!err) {
+			err = add_pids(pids, text);
+			free(text);
+		} else if (err == -ESRCH) {
+			ended = 1;
+			err = 0;
+		}
+	}
+	free(tids);
+	return err ?: ended;
+}
+
+/*
+ * When a child ends while the kernel writes the list, the kernel may skip another one. The one that
+ * ended is missing from the next list, so when two lists in a row are the same, nothing was
+ * skipped. -EAGAIN: no two were.
+ */
+static int list_children(pid_t pid, struct array *pids)
+{
+	struct array last = {0}, older;
+	bool same = false;
+	int err = 0, ended;
+
+	for (int look = 0; look < LOOKS_MAX && !err && !same; look++) {
+		older = last;
+		last = *pids;
+		*pids = older;
+		ended = look_at_children(pid, pids);
+		err = ended < 0 ? ended : 0;
+		same = look && !ended && pids->cnt == last.cnt &&
+		       (!pids->cnt || !memcmp(pids->items, last.items, pids->cnt * sizeof(pid_t)));
+	}
+	free(last.items);
+	return err ?: same ? 0 : -EAGAIN;
+}
+
+/*
+ * Adds those that live and are children of that process still: another process may have the pid by
+ * now.
+ */
+static int add_children(struct map *found, pid_t parent, const struct array *pids)
+{
+	const pid_t *pid = pids->items;
+	struct proc_stat stat;
+
+	for (size_t i = 0; i < pids->cnt; i++)
+		if (!proc__stat(pid[i], 0, &stat) && !proc_stat__dead(&stat) && stat.parent == parent &&
+		    !MAP_ADD(found, pid_t, &pid[i]))
+			return -ENOMEM;
+	return found->items.cnt > LISTED_MAX ? -E2BIG : 0;
+}
+
+/* Breadth first: `found` is also the queue. */
+static int follow_children(pid_t pid, bool deep, struct map *found)
+{
+	struct array pids = {0};
+	int err = 0;
+
+	for (size_t at = 0; !err && at <= (deep ? found->items.cnt : 0); at++) {
+		pid_t parent = at ? ((const pid_t *)found->items.items)[at - 1] : pid;
+
+		err = list_children(parent, &pids) ?: add_children(found, parent, &pids);
+		if (err == -ESRCH)
+			err = 0; /* it has ended, and has no children any more */
+	}
+	free(pids.items);
+	return err;
+}
+
+int process__children(pid_t pid, bool deep, pid_t **out)
+{
+	struct map found = {0};
+	int cnt;
+
+	/* Kernels without CONFIG_PROC_CHILDREN do not list them. */
+	if (access("/proc/thread-self/children", F_OK) || follow_children(pid, deep, &found)) {
+		cnt = process__scan_children(pid, deep, out);
+	} else {
+		cnt = (int)found.items.cnt;
+		*out = found.items.items;
+		found.items.items = NULL;
+	}
+	map__free(&found);
+	return cnt;
 }

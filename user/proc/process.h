@@ -116,8 +116,13 @@ int process__cgroup(pid_t pid, char *path, size_t size);
  * -ETIMEDOUT no answer.
  */
 int process__read_memory(pid_t pid, uint64_t address, void *buffer, size_t size);
-/* Children (processes, recursively when `deep`), pids malloc'ed into *out. Count, or -errno. */
+/*
+ * Children (processes that live, recursively when `deep`), pids malloc'ed into *out. Count, or
+ * -errno. Where the kernel lists children, no other process is looked at.
+ */
 int process__children(pid_t pid, bool deep, pid_t **out);
+/* The same by a look at every process of the host. */
+int process__scan_children(pid_t pid, bool deep, pid_t **out);
 /* All processes. Count, or -errno. */
 int process__list(pid_t **out);
 

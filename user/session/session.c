@@ -32,6 +32,8 @@
 #define SNAPSHOT_GROWTH 20
 /* A snapshot comes sooner when so many processes have ended, since it deletes their rows. */
 #define SNAPSHOT_ENDED 256
+/* A process could fork as fast as its children are found. */
+#define CHILDREN_LOOKS_MAX 16
 
 static void emit_host(struct session *s)
 {
@@ -273,10 +275,11 @@ static int check_target(struct session *s, struct target *t, bool may_end, int e
 	return 0;
 }
 
-static void add_children(struct session *s, pid_t pid)
+/* Returns how many there are that the session did not know. */
+static int add_new_children(struct session *s, pid_t pid)
 {
 	pid_t *children = NULL;
-	int cnt = s->options.children == CHILDREN_NONE ? 0 : process__children(pid, true, &children);
+	int cnt = process__children(pid, true, &children), added = 0;
 
 	for (int i = 0; i < cnt; i++) {
 		struct process process = {};
@@ -289,8 +292,22 @@ static void add_children(struct session *s, pid_t pid)
 			continue;
 		}
 		targets__resolve(s, t);
+		added++;
 	}
 	free(children);
+	return added;
+}
+
+/*
+ * BPF sees the forks of a child from when the child is added. Those that came after the list and
+ * before that are in the next list.
+ */
+static void add_children(struct session *s, pid_t pid)
+{
+	int looks = s->options.children == CHILDREN_NONE ? 0 : CHILDREN_LOOKS_MAX;
+
+	while (looks-- && add_new_children(s, pid))
+		;
 }
 
 /* Prints why a process cannot be read, and how to fix that. Returns err. */
@@ -330,7 +347,7 @@ int session__attach(struct session *s, pid_t pid, bool may_end)
 		target__mark_gone(s, t);
 	if (err)
 		return err;
-	add_children(s, pid);
+	add_children(s, t->process.pid); /* pid may be that of a thread */
 	s->attach_ns += session__now_ns() - start;
 	return 0;
 }

@@ -385,7 +385,7 @@ static bool is_forked_at(const struct process *process, uint64_t time_ns)
 
 static void add_forked_child(struct session *s, const struct rec_proc *rec)
 {
-	struct target *parent = targets__find(s, rec->parent_pid), *t;
+	struct target *parent = targets__find(s, rec->parent_pid), *t = targets__find(s, rec->pid);
 	bool followed = s->options.children != CHILDREN_NONE;
 	struct process process = {};
 
@@ -397,7 +397,8 @@ static void add_forked_child(struct session *s, const struct rec_proc *rec)
 		emit_ended_child(s, parent, rec->pid);
 		return;
 	}
-	if (targets__add(s, &process, ROLE_CHILD, &t)) {
+	/* session__attach may have found it in /proc already. */
+	if ((t && t->process.start_time == process.start_time) || targets__add(s, &process, ROLE_CHILD, &t)) {
 		SOURCES_CALL(on_fork, s, parent, NULL, followed);
 		process__release(&process);
 		return;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Computes for a second, then becomes a shell that computes for another and ends with 7."""
+"""Once stdin ends it computes for a second, then becomes a shell that computes for another and ends with 7."""
 
 import os
+import sys
 import time
 
 
@@ -12,6 +13,6 @@ def before():
 
 
 print("ready", flush=True)
-time.sleep(1)
+sys.stdin.read()
 before()
 os.execv("/bin/sh", ["sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exit 7"])

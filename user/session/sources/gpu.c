@@ -136,19 +136,24 @@ static void free_gpu(struct session *s)
 
 /* ---- files ---- */
 
-static bool has_gpu_functions(struct session *s, const struct mapped_file *file)
+/*
+ * Returns 0 or -ESTALE: one process's path leads to another file, and another process may map this
+ * one where it can be opened.
+ */
+static int look_for_gpu_functions(struct session *s, const struct mapped_file *file, bool *holds)
 {
 	struct probe_list sets[2] = {0};
 	struct elf *elf;
-	bool holds;
+	int err = file__elf(s, file, &elf);
 
-	if (file__elf(s, file, &elf))
-		return false;
-	holds = !gpu_functions__find(elf, sets) && sets[SET_BEGINS].cnt;
+	*holds = false;
+	if (err)
+		return err == -ESTALE ? err : 0;
+	*holds = !gpu_functions__find(elf, sets) && sets[SET_BEGINS].cnt;
 	elf__free(elf);
 	probe_list__release(&sets[0]);
 	probe_list__release(&sets[1]);
-	return holds;
+	return 0;
 }
 
 /*
@@ -165,7 +170,7 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 		return cuda__is_library(file->path) ? HOLDS_YES : HOLDS_NO;
 	f = file__state(s, file->dev, file->inode, SOURCE_GPU);
 	if (f && !f->searched)
-		*f = (struct gpu_file){true, has_gpu_functions(s, file)};
+		f->searched = !look_for_gpu_functions(s, file, &f->holds);
 	return f && f->holds ? HOLDS_YES : HOLDS_NO;
 }
 

@@ -106,19 +106,28 @@ static void cache_sites(const struct nvtx_file *f, const struct elf *elf, const 
 	free(sites);
 }
 
-static void search_nvtx_file(struct session *s, struct nvtx_file *f, const struct mapped_file *file)
+/*
+ * Returns 0 or -ESTALE: one process's path leads to another file, and another process may map this
+ * one where it can be opened.
+ */
+static int search_nvtx_file(struct session *s, struct nvtx_file *f, const struct mapped_file *file)
 {
 	char path[PATH_MAX];
 	const char *dir = cache__dir(path, sizeof(path));
 	const char *slash = strrchr(file->path, '/');
 	struct elf *elf;
+	int err;
 
 	snprintf(f->name, sizeof(f->name), "%.63s", slash ? slash + 1 : file->path);
-	if (nvtx__is_internal(file->path) || file__elf(s, file, &elf))
-		return;
+	if (nvtx__is_internal(file->path))
+		return 0;
+	err = file__elf(s, file, &elf);
+	if (err)
+		return err == -ESTALE ? err : 0;
 	if (!load_cached_sites(f, elf, dir) && !nvtx__find(elf, &f->places, &f->missed))
 		cache_sites(f, elf, dir);
 	elf__free(elf);
+	return 0;
 }
 
 /* HOLDS_NO if stepflame understands none of the file's places. Searches a file once per session. */
@@ -129,8 +138,7 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 	if (!f)
 		return HOLDS_NO;
 	if (!f->searched) {
-		f->searched = true;
-		search_nvtx_file(s, f, file);
+		f->searched = !search_nvtx_file(s, f, file);
 		if (s->selftest.attacher.backend == ATTACH_PERF && f->places.cnt > PERF_MAX) {
 			f->missed += f->places.cnt;
 			f->places.cnt = 0;
