@@ -135,6 +135,51 @@ static void test_recursion(void **state)
 	expect_counters(CNT__COUNT);
 }
 
+/* As bpf/name.h makes it. */
+static u64 id_of(const char *text)
+{
+	u64 hash = name_hash__seed(NAME_LATIN1, strlen(text)), words[4] = {0};
+
+	memcpy(words, text, strlen(text));
+	for (size_t i = 0; i * 8 < strlen(text); i++)
+		hash = name_hash__add(hash, words[i]);
+	return name_hash__end(hash);
+}
+
+/* As bpf/pystack.h makes the id of a function. */
+static u32 bucket_of(const char *name, u32 line)
+{
+	u64 id = name_hash__add(name_hash__add(id_of("/job.py"), id_of(name)), line);
+
+	return BOUND_INDEX(name_hash__end(id), CALL_BUCKETS);
+}
+
+/* That a function is on the stack is looked up by the low bits of its id, which it may share with another one. */
+static void test_same_bucket(void **state)
+{
+	u64 outer = frame_of(code_of("outer", 1)), inner;
+	u32 line = 2;
+
+	(void)state;
+	while (bucket_of("inner", line) != bucket_of("outer", 1))
+		line++;
+	inner = frame_of(code_of("inner", line));
+	for (int i = 0; i < 2; i++) {
+		call(outer, FRAME(1));
+		wait_ns(10);
+		call(inner, FRAME(2));
+		wait_ns(100);
+		call(inner, FRAME(3));
+		wait_ns(1000);
+		end(inner, FRAME(3));
+		end(inner, FRAME(2));
+		end(outer, FRAME(1));
+	}
+	expect_calls(1, 2, 2, 2220, 20);
+	expect_calls(line, 4, 2, 2200, 2200);
+	expect_counters(CNT__COUNT);
+}
+
 /* An exception has passed two calls unseen; and one whose place is taken by the next. */
 static void test_unwound(void **state)
 {
@@ -341,7 +386,7 @@ int main(void)
 #define TESTS(f)   TEST(f, 0), TEST(f, 1), TEST(f, 2), TEST(f, 3), TEST(f, 4), TEST(f, 5), TEST(f, 6)
 		TESTS(test_nested), TESTS(test_recursion), TESTS(test_unwound),      TESTS(test_unseen),
 		TESTS(test_window), TESTS(test_too_deep),  TESTS(test_paths),        TESTS(test_generator),
-		TESTS(test_init),   TESTS(test_threads),   TESTS(test_bad_pointers),
+		TESTS(test_init),   TESTS(test_threads),   TESTS(test_bad_pointers), TESTS(test_same_bucket),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -141,9 +141,9 @@ def counter(counter_name, value):
     return record("COUNTER", value=value, name=counter_name)
 
 
-def cost(hits, busiest_hits, hit_ns, own_cpu_ns, own_rss_bytes, calls=0, call_ns=0):
+def cost(hits, busiest_hits, hit_ns, own_cpu_ns, own_rss_bytes, calls=0, call_ns=0, sampler_ns=0):
     own = {"own_cpu_ns": own_cpu_ns, "own_rss_bytes": own_rss_bytes}
-    return record("COST", hits=hits, busiest_hits=busiest_hits, hit_ns=hit_ns, busiest_calls=calls, call_ns=call_ns, **own)
+    return record("COST", hits=hits, busiest_hits=busiest_hits, hit_ns=hit_ns, busiest_calls=calls, call_ns=call_ns, busiest_sampler_ns=sampler_ns, **own)
 
 
 def note(text):

@@ -71,6 +71,19 @@ def check(text, rows, sparse=False):
             assert same, (key, line[key], value)
 
 
+def test_formulas(tmp_path):
+    """A spreadsheet takes what begins like a formula as one: no text does."""
+    names = ["=1+1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "a-b=c", "(=1)"]
+    records = [rec.target(PID), rec.window(10**9, 2 * 10**9)]
+    for i, name in enumerate(names, 1):
+        records += [rec.name(i, name), rec.agg(PID, rec.LABEL, i, 1, i * MS, first_ns=10**9 + i)]
+    path = tmp_path / "formulas.rec"
+    path.write_bytes(rec.recording(records))
+    assert [row["name"] for row in helpers.report(path, "--all", "--sort", "first")["actions"]] == names
+    _, *rows = csv.reader(io.StringIO(printed("report", path, "--simple", "--csv", "--sort", "first"), newline=""))
+    assert [row[0] for row in rows] == ["'" + name if name[0] in "=+-@" else name for name in names]
+
+
 def of_processes(found, key):
     head = ("pid", "role", "rank")
     return [{**{k: p[k] for k in head}, **row} for p in found["processes"] for row in p[key]]

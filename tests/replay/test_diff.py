@@ -264,6 +264,18 @@ def test_threshold(tmp_path):
     assert diff(a, a, "--threshold", 0).returncode == 0
 
 
+def test_chance_is_not_slower(tmp_path):
+    """Two recordings of the same: the one whose median is longer by chance fails no threshold."""
+    a = write(tmp_path, "a.rec", recording(6, steps=40))
+    others = [write(tmp_path, "%d.rec" % seed, recording(6, steps=40, seed=seed)) for seed in range(2, 10)]
+    longer = [b for b in others if 0 < changes(a, b)["slower_percent"] <= changes(a, b)["slower_error_percent"]]
+    assert longer
+    for b in longer:
+        done = diff(a, b, "--threshold", 0)
+        assert done.returncode == helpers.OK, done.stderr
+        assert "may be chance" in done.stderr and "slower: " not in done.stderr
+
+
 def test_text(tmp_path):
     a, b = write(tmp_path, "a.rec", recording(6)), write(tmp_path, "b.rec", recording(9))
     text = diff(a, b).stdout

@@ -69,6 +69,19 @@ def totals(samples, native=False):
     return out
 
 
+# ---- folded ----
+
+
+def test_folded_separators(tmp_path):
+    """What parts frames and stacks for those who read it, does so in no name."""
+    frames = [(Function("/a;b c.py", 7, "f;g h\n"), 0), (Function("/t.py", 1, "<module>"), 0)]
+    job = Job(targets=[rec.target(1)])
+    job.samples = [Sample(1, PERIOD, frames, [], pid=1)]
+    stack, us = export(job.write(tmp_path / "r.rec"), "-f", "folded").decode().rsplit(" ", 1)
+    assert stack.split(";") == ["pid_1_(main)", "thread_1", "t.py:<module>:1", "a_b_c.py:f_g_h_:7"]
+    assert int(us) == round(PERIOD / 1000)
+
+
 # ---- pstats ----
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 
 import browser as web
 import pytest
+import sampled
 import stepped
 from stepped import PID
 from .test_flame import HOSTILE, flame, hostile_job, large, parse, run, slowest  # noqa: F401
@@ -220,6 +221,18 @@ def test_inverted_and_sandwich_keep_the_time(opened, run, lines):  # noqa: F811
     page.run("app.set({view: 'sandwich', fn: String(app.data.functions.name.indexOf(app.data.texts.indexOf(arguments[0])))})", name)
     assert page.run("return app.flame.trees.map((t) => t.total[0][1])") == pytest.approx([total[name]] * 2)
     assert {"forward", "backward", "optimizer"} & set(boxes(page))
+
+
+def test_recursion_counts_once(opened, tmp_path):
+    """In the table, as in cProfile: the time of a function is that of its outermost calls."""
+    f, g, main = (sampled.Function("/t.py", line, name) for line, name in ((1, "f"), (20, "g"), (40, "main")))
+    job = sampled.Job()
+    job.samples = [sampled.Sample(sampled.PID, sampled.PERIOD, frames, []) for frames in ([(f, 0), (f, 12), (g, 0), (f, 12), (main, 0)], [(g, 0), (main, 0)])]
+    page = opened(job.write(tmp_path / "r.rec"))
+    script = """const at = (name) => app.data.functions.name.indexOf(app.data.texts.indexOf(name)), {own, total} = app.table.sums;
+        return ['f', 'g', 'main'].map((name) => [own[0][at(name)], total[0][at(name)]]);"""
+    once = sampled.PERIOD
+    assert page.run(script) == [[once, once], [once, 2 * once], [0, 2 * once]]
 
 
 def test_filters(opened, run):  # noqa: F811

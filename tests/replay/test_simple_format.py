@@ -295,6 +295,15 @@ def test_lost_and_cost(tmp_path):
     }
 
 
+def test_cost_of_samples(tmp_path):
+    """What the job pays is for hits, traced system calls, and samples."""
+    path = tmp_path / "run.rec"
+    cost = rec.cost(9000, 5000, 2000, 10**8, 24 * 10**6, 64000, 300, sampler_ns=10**8)
+    path.write_bytes(rec.recording([rec.target(1), rec.window(START, START + 10 * 10**9, 1000, 3), cost]))
+    assert json.loads(report(path, "--json").stdout)["overhead"]["percent"] == pytest.approx(100 * (5000 * 2000 + 64000 * 300 + 10**8) / 10**10)
+    assert "at least 1.3 % of the busiest process" in re.sub(r"\s+", " ", report(path).stdout.decode())
+
+
 # ---- the command ----
 
 

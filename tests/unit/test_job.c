@@ -101,6 +101,57 @@ static void test_many_names(void **state)
 	}
 }
 
+static void add_flagged(struct job *job, struct agg_key key, __u64 calls, __u64 ns, bool ended)
+{
+	struct rec_agg agg = {.hdr = {.type = REC_AGG, .size = sizeof(agg), .flags = ended ? REC_ENDED : 0},
+			      .key = key,
+			      .val = {calls, calls * ns, calls * ns, ns, ns, 7, {0}}};
+
+	assert_int_equal(add_copy(job, &agg), 0);
+}
+
+/* The rows of a process that has ended are final: those of a later process with its pid come on top of them. */
+static void test_pid_is_used_again(void **state)
+{
+	const struct agg_key key = {.pid = 1, .kind = SPAN_ACTION, .name = 10};
+	const struct job_action *rows;
+	struct job *job = *state;
+	size_t cnt;
+
+	add_text(job, 10, "step");
+	add_flagged(job, key, 2, 100, false);
+	add_flagged(job, key, 3, 100, true);
+	add_flagged(job, key, 1, 50, false);
+	add_flagged(job, key, 5, 50, true);
+	add_flagged(job, key, 4, 200, false);
+	add_flagged(job, key, 7, 200, false);
+	rows = job__actions(job, &cnt);
+	assert_int_equal(cnt, 1);
+	assert_int_equal(rows[0].val.calls, 3 + 5 + 7);
+	assert_int_equal(rows[0].val.total_ns, 300 + 250 + 1400);
+	assert_int_equal(rows[0].val.min_ns, 50);
+	assert_int_equal(rows[0].val.max_ns, 200);
+}
+
+/* What record --max-size has dropped is no part of what events are a share of. */
+static void test_dropped(void **state)
+{
+	struct rec_dropped dropped = {
+		.hdr = {.type = REC_DROPPED, .size = sizeof(dropped)}, .time_ns = 800, .states = 2};
+	struct job *job = *state;
+
+	add_window(job, 500, 1500, 3, STEP_OPTIMIZER);
+	assert_int_equal(job__events_from(job), 500);
+	add_copy(job, &dropped);
+	assert_int_equal(job__events_from(job), 800);
+	dropped.time_ns = 700; /* of another file that was merged */
+	add_copy(job, &dropped);
+	assert_int_equal(job__events_from(job), 800);
+	assert_int_equal(job__dropped(job)->states, 4);
+	add_window(job, 900, 1500, 3, STEP_OPTIMIZER);
+	assert_int_equal(job__events_from(job), 900);
+}
+
 static void test_aggregates_are_cumulative(void **state)
 {
 	const struct agg_key in_a = {.pid = 1, .kind = SPAN_ACTION, .name = 10, .parent = 20};
@@ -346,6 +397,8 @@ int main(void)
 		TEST(test_empty),
 		TEST(test_names),
 		TEST(test_many_names),
+		TEST(test_pid_is_used_again),
+		TEST(test_dropped),
 		TEST(test_aggregates_are_cumulative),
 		TEST(test_order_of_rows),
 		TEST(test_last_state_holds),

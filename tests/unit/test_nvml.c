@@ -109,12 +109,86 @@ static void test_flood(void **state)
 	end_session(s, other);
 }
 
+/* ---- what NVML tells ---- */
+
+static int tell_name(void *device, char *name, unsigned int size)
+{
+	assert_true(snprintf(name, size, "GPU %d", *(int *)device) < (int)size);
+	return NVML_SUCCESS;
+}
+
+/* nvmlUtilization_t: gpu, memory. */
+static int tell_utilization(void *device, struct nvml_utilization *out)
+{
+	memcpy(out, (unsigned int[]){71, 23}, 2 * sizeof(unsigned int));
+	return NVML_SUCCESS;
+}
+
+/* nvmlMemory_t: total, free, used. */
+static int tell_memory(void *device, struct nvml_memory *out)
+{
+	memcpy(out, (unsigned long long[]){80ull << 30, 79ull << 30, 1ull << 30}, 3 * sizeof(unsigned long long));
+	return NVML_SUCCESS;
+}
+
+static int tell_power(void *device, unsigned int *milliwatts)
+{
+	*milliwatts = 123456;
+	return NVML_SUCCESS;
+}
+
+/* Of sensors, 0 is the GPU's; of clocks, 1 is that of the multiprocessors. */
+static int tell_numbered(void *device, int which, unsigned int *value)
+{
+	*value = 1000 + which;
+	return NVML_SUCCESS;
+}
+
+static int tell_nothing(void *device, unsigned int *value)
+{
+	*value = 7;
+	return 3; /* NVML_ERROR_NOT_SUPPORTED */
+}
+
+static void test_figures(void **state)
+{
+	struct nvml_functions f = {
+		.nvmlDeviceGetName = tell_name,
+		.nvmlDeviceGetUtilizationRates = tell_utilization,
+		.nvmlDeviceGetMemoryInfo = tell_memory,
+		.nvmlDeviceGetPowerUsage = tell_power,
+		.nvmlDeviceGetTemperature = tell_numbered,
+		.nvmlDeviceGetClockInfo = tell_numbered,
+	};
+	struct rec_gpu_usage usage = {0};
+	int device = 3;
+
+	read_device_usage(&f, &device, &usage);
+	assert_string_equal(usage.name, "GPU 3");
+	assert_int_equal(usage.busy_percent, 71);
+	assert_int_equal(usage.memory_busy_percent, 23);
+	assert_int_equal(usage.memory_bytes, 80ull << 30);
+	assert_int_equal(usage.memory_used_bytes, 1ull << 30);
+	assert_int_equal(usage.power_mw, 123456);
+	assert_int_equal(usage.temperature_c, 1000);
+	assert_int_equal(usage.sm_mhz, 1001);
+	f = (struct nvml_functions){.nvmlDeviceGetPowerUsage = tell_nothing};
+	usage = (struct rec_gpu_usage){0};
+	read_device_usage(&f, &device, &usage);
+	assert_string_equal(usage.name, "");
+	assert_int_equal(usage.power_mw, GPU_UNKNOWN);
+	assert_int_equal(usage.busy_percent, GPU_UNKNOWN);
+	assert_int_equal(usage.temperature_c, GPU_UNKNOWN);
+	assert_int_equal(usage.memory_bytes, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_short),
 		cmocka_unit_test(test_flood),
+		cmocka_unit_test(test_figures),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

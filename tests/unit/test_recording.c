@@ -495,6 +495,32 @@ static int count_pairs(const struct rec_hdr *record, void *ctx)
 	return 0;
 }
 
+/* A snapshot has all steps that came before it: those that are not packed yet, too. */
+static void test_steps_before_a_snapshot(void **state)
+{
+	struct rec_step step = {.hdr = {.type = REC_STEP, .size = sizeof(step)}, .time_ns = 1000000000, .rule = 2};
+	struct recording_extent extent;
+	struct recording_writer *w;
+	struct pairs pairs = {0};
+
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	for (unsigned int i = 0; i < 30; i++) {
+		step.serial = step.index = i;
+		step.time_ns += 1000000;
+		assert_int_equal(recording_writer__append(w, &step.hdr), 0);
+		if (i % 3)
+			continue;
+		append(w, i / 3);
+		assert_int_equal(recording_writer__mark(w), 0);
+		memset(&pairs, 0, sizeof(pairs));
+		assert_int_equal(recording__read(path, count_pairs, &pairs, &extent), 0);
+		assert_int_equal(pairs.steps, i + 1);
+		assert_int_equal(pairs.counters, i / 3 + 1);
+		assert_int_equal(extent.end, RECORDING_WHOLE);
+	}
+	assert_int_equal(recording_writer__free(w), 0);
+}
+
 /* Steps are packed; wherever the file is cut, those that came before another record are there if it is. */
 static void test_steps_stay_in_their_chunk(void **state)
 {
@@ -541,6 +567,7 @@ int main(void)
 		cmocka_unit_test(test_owner),
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_steps_stay_in_their_chunk),
+		cmocka_unit_test(test_steps_before_a_snapshot),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

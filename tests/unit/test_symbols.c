@@ -230,6 +230,38 @@ static void test_library(void **state)
 	symbols__free(symbols);
 }
 
+#define CLUSTER 40 /* functions of 16 bytes */
+
+/*
+ * A library of 4 MB, in which the second cluster of functions is 4 MB less 2 KB behind the first: sorted by less than the
+ * whole of their addresses, they are mixed.
+ */
+static void test_large_library(void **state)
+{
+	struct symbols *symbols = symbols__new();
+	char text[1 << 14], large[sizeof(library)], name[16], want[32];
+	void *handle;
+	int at = 0;
+
+	for (int i = 0; i < 2 * CLUSTER; i++) {
+		if (i == CLUSTER)
+			at += sprintf(text + at, ".skip 0x400000 - 0x800 - %d,0x90\n", 16 * CLUSTER);
+		at += sprintf(text + at, ".globl f%d\n.type f%d,@function\nf%d: .skip 16,0x90\n.size f%d,16\n", i, i, i,
+			      i);
+	}
+	sprintf(text + at, ".section .note.GNU-stack,\"\"\n");
+	assert_true(write_text("large.s", text));
+	compile("large.so", "large.s", large);
+	handle = load(large);
+	for (int i = 0; i < 2 * CLUSTER; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		snprintf(want, sizeof(want), "f%d (large.so)", i);
+		assert_string_equal(text_of(symbols, handle, name, 8), want);
+	}
+	dlclose(handle);
+	symbols__free(symbols);
+}
+
 /* A copy of the fixture whose names are changed in place; the path goes to `copy`. */
 static void copy_with(const char *from, const char *name, const char *old, const char *new, char copy[sizeof(library)])
 {
@@ -431,10 +463,17 @@ static void test_kernel(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_own),     cmocka_unit_test(test_libc),      cmocka_unit_test(test_nm),
-		cmocka_unit_test(test_library), cmocka_unit_test(test_odd_files), cmocka_unit_test(test_jit),
-		cmocka_unit_test(test_garbage), cmocka_unit_test(test_ended),     cmocka_unit_test(test_kallsyms_text),
+		cmocka_unit_test(test_own),
+		cmocka_unit_test(test_libc),
+		cmocka_unit_test(test_nm),
+		cmocka_unit_test(test_library),
+		cmocka_unit_test(test_odd_files),
+		cmocka_unit_test(test_jit),
+		cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_ended),
+		cmocka_unit_test(test_kallsyms_text),
 		cmocka_unit_test(test_kernel),
+		cmocka_unit_test(test_large_library),
 	};
 
 	return cmocka_run_group_tests(tests, build, clean);

@@ -22,6 +22,7 @@
 #include "user/lib/percentile.h"
 #include "user/recording/dropped_steps.h"
 #include "user/recording/recording.h"
+#include "user/recording/trim.c"
 
 #define LIMIT   RECORDING_LIMIT_MIN
 #define SAMPLES 100000u /* some 4 MB when deflated */
@@ -430,12 +431,34 @@ static void test_not_a_file(void **state)
 	assert_int_equal(recording_writer__free(w), 0);
 }
 
+/* Rows are held by their last state alone: that they change more often than there is memory for drops none. */
+static void test_rows_change_often(void **state)
+{
+	const size_t cnt = 8, bytes = 1 << 20, rounds = 2 * HELD_MAX / (cnt * bytes);
+	struct trim *trim = calloc(1, sizeof(*trim));
+	struct rec_hdr *record = calloc(1, bytes);
+
+	*record = (struct rec_hdr){.type = REC_AGG, .size = bytes};
+	for (size_t round = 0; round < rounds; round++)
+		for (size_t row = 0; row < cnt; row++) {
+			memset(record + 1, (int)round, 8);
+			assert_int_equal(hold_last(trim, record, 1 + row), 0);
+		}
+	assert_int_equal(trim->dropped.states, 0);
+	assert_int_equal(trim->last.cnt, cnt);
+	for (size_t row = 0; row < cnt; row++)
+		assert_memory_equal(((struct rec_hdr **)trim->last.items)[row], record, bytes);
+	trim__free(trim);
+	free(record);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bound),      cmocka_unit_test(test_name_flood), cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_steps),      cmocka_unit_test(test_steps_cut),  cmocka_unit_test(test_stale),
-		cmocka_unit_test(test_not_a_file),
+		cmocka_unit_test(test_bound),      cmocka_unit_test(test_name_flood),
+		cmocka_unit_test(test_killed),     cmocka_unit_test(test_steps),
+		cmocka_unit_test(test_steps_cut),  cmocka_unit_test(test_stale),
+		cmocka_unit_test(test_not_a_file), cmocka_unit_test(test_rows_change_often),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

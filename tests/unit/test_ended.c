@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a session knows of processes that have ended: what they paid, their rows, and children that nobody has looked at. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "include/row.h"
+#include "stepflame.skel.h"
+#include "user/session/programs.h"
+#include "user/session/state.h"
+
+static int command_forgotten(struct stepflame_bpf *skel, const struct proc_command *command)
+{
+	(void)skel;
+	(void)command;
+	return 0;
+}
+
+/* A map of rows, in memory. */
+#define ROWS_MAX 8
+static struct {
+	size_t cnt;
+	struct agg_key keys[ROWS_MAX];
+	struct agg_val vals[ROWS_MAX];
+} rows;
+
+static int row_next(int fd, const void *key, void *next)
+{
+	size_t at = 0;
+
+	(void)fd;
+	while (key && at < rows.cnt && memcmp(&rows.keys[at], key, sizeof(rows.keys[at])))
+		at++;
+	at += key != NULL;
+	if (at >= rows.cnt)
+		return -1;
+	memcpy(next, &rows.keys[at], sizeof(rows.keys[at]));
+	return 0;
+}
+
+static int row_look(int fd, const void *key, void *val)
+{
+	(void)fd;
+	for (size_t i = 0; i < rows.cnt; i++)
+		if (!memcmp(&rows.keys[i], key, sizeof(rows.keys[i]))) {
+			memcpy(val, &rows.vals[i], sizeof(rows.vals[i]));
+			return (int)i;
+		}
+	return -1;
+}
+
+static int row_take(int fd, const void *key, void *val)
+{
+	int at = row_look(fd, key, val);
+
+	if (at < 0)
+		return -1;
+	for (size_t i = at; i + 1 < rows.cnt; i++) {
+		rows.keys[i] = rows.keys[i + 1];
+		rows.vals[i] = rows.vals[i + 1];
+	}
+	rows.cnt--;
+	return 0;
+}
+
+static int row_found(int fd, const void *key, void *val)
+{
+	return row_look(fd, key, val) < 0 ? -1 : 0;
+}
+
+#define bpf_map_get_next_key           row_next
+#define bpf_map_lookup_elem            row_found
+#define bpf_map_lookup_and_delete_elem row_take
+#define bpf_map__fd(map)               1
+#include "user/session/snapshot.c"
+#undef bpf_map__fd
+#undef bpf_map_lookup_elem
+#define programs__command command_forgotten
+#include "user/session/ended.c"
+
+/* ---- a session ---- */
+
+static struct session *session;
+static struct stepflame_bpf skel;
+static struct stepflame_bpf__bss bss;
+static struct rec_target told;                    /* the last */
+static uint64_t told_calls, told_ended, told_cnt; /* of the rows */
+
+static int tell(const struct rec_hdr *record, void *ctx)
+{
+	(void)ctx;
+	if (record->type == REC_TARGET)
+		memcpy(&told, record, sizeof(told));
+	if (record->type == REC_AGG) {
+		told_calls += ((const struct rec_agg *)record)->val.calls;
+		told_ended += record->flags == REC_ENDED;
+		told_cnt++;
+	}
+	return 0;
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	session = calloc(1, sizeof(*session));
+	bss = (struct stepflame_bpf__bss){0};
+	skel.bss = &bss;
+	session->skel = &skel;
+	session->sink = tell;
+	session->selftest.hit_ns = 10;
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		session->state[id] = sources[id]->session_bytes ? calloc(1, sources[id]->session_bytes) : NULL;
+	told = (struct rec_target){0};
+	told_calls = told_ended = told_cnt = rows.cnt = 0;
+	return 0;
+}
+
+static int finish(void **state)
+{
+	(void)state;
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		free(session->state[id]);
+	for (size_t i = 0; i < session->target_cnt; i++)
+		target__free(session->targets[i]);
+	map__free(&session->ended_pids);
+	free(session->targets);
+	free(session);
+	return 0;
+}
+
+static struct target *add_target(uint32_t pid, enum target_role role)
+{
+	struct target *t = calloc(1, sizeof(*t));
+
+	t->process.pid = pid;
+	t->role = role;
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		t->state[id] = sources[id]->target_bytes ? calloc(1, sources[id]->target_bytes) : NULL;
+	session->targets = reallocarray(session->targets, session->target_cnt + 1, sizeof(*session->targets));
+	session->targets[session->target_cnt++] = t;
+	return t;
+}
+
+/* ---- what it costs ---- */
+
+/* The process that pays most is the busiest, whichever comes first: by hits, or by samples. */
+static void test_busiest(void **state)
+{
+	static const struct proc_cost costs[] = {
+		{.hits = 100, .sampler_ns = 5}, {.hits = 30}, {.hits = 70, .sampler_ns = 2000}, {.hits = 1}};
+	const struct target *t = add_target(1, ROLE_MAIN);
+
+	(void)state;
+	for (int turn = 0; turn < 2; turn++) {
+		struct hit_sums sums = {0};
+		struct rec_cost cost = {0};
+
+		for (int i = 0; i < 4; i++) {
+			struct proc proc = {.cost = costs[turn ? 3 - i : i]};
+
+			hit_sums__add(session, &sums, t, &proc);
+		}
+		hit_sums__cost(session, &sums, &cost);
+		assert_int_equal(cost.hits, 201);
+		assert_int_equal(cost.busiest_hits, 70);
+		assert_int_equal(cost.busiest_sampler_ns, 2000);
+		assert_int_equal(cost.hit_ns, 10);
+	}
+}
+
+/* A job may have any number of children, one after another: they are freed, and what they paid stays. */
+static void test_children_paid(void **state)
+{
+	struct target *main = add_target(1, ROLE_MAIN);
+
+	(void)state;
+	for (uint32_t i = 0; i < 3; i++) {
+		struct target *child = add_target(2 + i, ROLE_WORKER);
+
+		child->gone = true;
+		child->last = calloc(1, sizeof(*child->last));
+		child->last->ended = 1;
+		child->last->cost.hits = 100 * (i + 1);
+		child->last->cost.sampled = 1;
+		child->last->cost.sampled_ns = 40;
+	}
+	targets__forget_ended(session);
+	assert_int_equal(session->target_cnt, 1);
+	assert_ptr_equal(session->targets[0], main);
+	assert_int_equal(session->ended.hits, 600);
+	assert_int_equal(session->ended.busiest.hits, 300);
+	assert_int_equal(session->ended.sampled_ns, 120);
+}
+
+/* ---- rows ---- */
+
+/* With the rows of a process that has ended goes the room that BPF counts for them. */
+static void test_rows_make_room(void **state)
+{
+	const uint32_t ended = 5;
+
+	(void)state;
+	for (uint32_t i = 0; i < 6; i++) {
+		rows.keys[i] = (struct agg_key){.pid = i % 2 ? ended : 6, .kind = SPAN_USER, .name = i};
+		rows.vals[i].calls = 1 + i;
+	}
+	rows.cnt = 6;
+	bss.agg_row_cnt = 6;
+	assert_non_null(MAP_ADD(&session->ended_pids, struct ended_pid, &ended));
+	assert_int_equal(emit_rows(session), 0);
+	assert_int_equal(told_cnt, 6);
+	assert_int_equal(told_calls, 21);
+	assert_int_equal(told_ended, 3);
+	assert_int_equal(rows.cnt, 3);
+	assert_int_equal(bss.agg_row_cnt, 3);
+	assert_int_equal(session->progress.calls, 21);
+	map__free(&session->ended_pids);
+	assert_int_equal(emit_rows(session), 0);
+	assert_int_equal(bss.agg_row_cnt, 3);
+	assert_int_equal(session->progress.calls, 21);
+}
+
+/* ---- children that ended before anybody looked at them ---- */
+
+static void test_unseen_child(void **state)
+{
+	const struct rec_proc fork = {.event = PROC_FORK, .pid = 1 << 30, .parent_pid = 7}; /* there is no such pid */
+	struct target *parent = add_target(7, ROLE_MAIN);
+
+	(void)state;
+	parent->sent = (struct rec_target){
+		.hdr = {.type = REC_TARGET, .size = sizeof(parent->sent)}, .pid = 7, .role = ROLE_MAIN, .rank = 3};
+	strcpy(parent->sent.python, "3.11.2");
+	targets__handle_event(session, &fork);
+	assert_int_equal(told.pid, 1 << 30);
+	assert_int_equal(told.parent_pid, 7);
+	assert_int_equal(told.role, ROLE_CHILD);
+	assert_string_equal(told.python, "3.11.2");
+	told = (struct rec_target){0};
+	session->options.children = CHILDREN_NONE;
+	targets__handle_event(session, &fork);
+	assert_int_equal(told.pid, 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, finish)
+	const struct CMUnitTest tests[] = {
+		TEST(test_busiest),
+		TEST(test_children_paid),
+		TEST(test_rows_make_room),
+		TEST(test_unseen_child),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
