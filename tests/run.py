@@ -82,7 +82,14 @@ class C:
         with concurrent.futures.ThreadPoolExecutor(1 if names else 2) as pool:
             for outcomes in pool.map(self.run_one, [p for p in programs if (BUILD / "tests" / p).exists()]):
                 found.update(outcomes)
+        failed = {name.partition("::")[0] for name, (outcome, _) in found.items() if outcome == "failed"}
+        # a program that crashed, as a test without a name
+        found.update({name: ("passed", "") for name in names or () if name.partition("::")[0] not in failed and name not in found})
         return found
+
+
+def has_xdist():
+    return not subprocess.run([os.environ["STEPFLAME_PYTHON"], "-c", "import xdist"], capture_output=True).returncode
 
 
 class Pytest:
@@ -97,7 +104,7 @@ class Pytest:
         if names:
             command += ["--maxfail", str(STILL_FAILING_MAX), *("tests/" + name for name in names)]
         else:
-            command += [*self.workers, *self.choice, *args]
+            command += [*(self.workers if has_xdist() else []), *self.choice, *args]
         with tempfile.NamedTemporaryFile("r", prefix="outcomes-") as file:
             env = dict(os.environ, PYTHONPATH=str(ROOT / "tests"), **self.env)
             status = subprocess.run([*command, "--outcomes", file.name], cwd=ROOT, env=env).returncode

@@ -145,6 +145,9 @@ def test_c(run, monkeypatch, capsys):
     assert main(run, monkeypatch, {"C": run.C()}) == 0
     said = capsys.readouterr().out
     assert "flaky: unit/test_some::test_c" in said and said.endswith("\n2 passed, 0 failed, 0 skipped\n")
+    program.write_text('#!/bin/sh\necho x >>"$0.crashes"\n[ $(wc -l <"$0.crashes") -gt 1 ] || kill -SEGV $$\necho "[       OK ] test_a"\n')
+    assert main(run, monkeypatch, {"C": run.C()}) == 0
+    assert "flaky: unit/test_some:: (" in capsys.readouterr().out
     program.write_text("#!/bin/sh\nkill -SEGV $$\n")
     assert main(run, monkeypatch, {"C": run.C()}) == 1
     assert "failed: unit/test_some::\n" in capsys.readouterr().out
