@@ -13,9 +13,11 @@ its failure is kept in build/flaky/. With CI set, a skip that tests/e2e/skips.py
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -61,11 +63,16 @@ class C:
     OUTCOMES = {"OK": "passed", "FAILED": "failed", "SKIPPED": "skipped"}  # as cmocka prints them
 
     def run_one(self, program):
-        try:
-            done = subprocess.run([BUILD / "tests" / program], cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=HANGS_SECONDS)
-            status, text = done.returncode, done.stdout + done.stderr
-        except subprocess.TimeoutExpired as expired:
-            status, text = 1, "%s\nhangs: %s\n" % ((expired.stdout or b"").decode(errors="replace"), program)
+        with tempfile.TemporaryFile("w+", errors="replace") as out:  # a pipe would wait for children that a failed test has left
+            process = subprocess.Popen([BUILD / "tests" / program], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+            try:
+                status, hangs = process.wait(HANGS_SECONDS), ""
+            except subprocess.TimeoutExpired:
+                status, hangs = 1, "hangs: %s\n" % program
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            out.seek(0)
+            text = out.read() + hangs
         found = {}
         for word, name in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (?!\d+ test\(s\))(.+)$", text, re.M):
             found["%s::%s" % (program, name)] = (self.OUTCOMES[word], text)
