@@ -20,11 +20,14 @@
 /* A fork that does not outlive the test, should that fail. */
 static inline pid_t fork_child(void)
 {
-	pid_t pid = fork();
+	pid_t parent = getpid(), pid = fork();
 
 	assert_true(pid >= 0);
-	if (pid == 0)
+	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(1); /* it has ended already */
+	}
 	return pid;
 }
 
