@@ -154,10 +154,11 @@ class Word:
 
 
 ENDS = [(python, "killed") for python in pythons.FEW.values()] + [(pythons.NEWEST, "interrupted"), (pythons.NEWEST, "time is over")]
+AGES = {pythons.OLDEST: "oldest", pythons.NEWEST: "newest"}
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("python, end", ENDS)
+@pytest.mark.parametrize("python, end", ENDS, ids=["%s-%s" % (AGES.get(python, python), end) for python, end in ENDS])
 def test_left_as_it_was(bench, python, end):
     """The word is NULL again, and no probe is left, however stepflame ends."""
     job = bench.job("exact_speed.py", python=python).until_ready()
