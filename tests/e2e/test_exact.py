@@ -6,7 +6,6 @@ import re
 import signal
 import struct
 import subprocess
-import time
 from pathlib import Path
 
 import helpers

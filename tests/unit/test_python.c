@@ -314,7 +314,7 @@ static void test_interpreter(void **state)
 }
 
 /*
- * The check must hold for a job of many threads whose frames change all the time: no false alarm in 10 tries, in 100 of make test-long.
+ * The check must hold for a job of many threads whose frames change all the time: no false alarm in 10 tries, in 100 with STEPFLAME_LONG.
  */
 static void test_busy(void **state)
 {
