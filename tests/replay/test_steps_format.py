@@ -289,14 +289,55 @@ def test_names_that_lie(tmp_path):
     assert helpers.report(file, "--steps")["causes"][0]["where"][0]["name"] == "f\r\u202eg"
 
 
+def ranks_of(*times):
+    """A job for each (compute, comm)."""
+    jobs = []
+    for i, (compute, comm) in enumerate(times):
+        job = Job(PID + i)
+        for _ in range(50):
+            job.step({"forward": compute, "comm": comm} if comm else {"forward": compute},
+                     [("comm", "socket", "collective", comm // 2)] if comm else [])
+        jobs.append(job)
+    return jobs
+
+
+def write_ranks(file, jobs, ranks):
+    """None: nothing says the rank."""
+    targets = [rec.target(job.pid, **({} if rank is None else {"rank": rank})) for job, rank in zip(jobs, ranks)]
+    return write(file, preamble(targets) + [record for job in jobs for record in job.records])
+
+
+@pytest.mark.parametrize("ranks", [(None, None), (0, 0), (1, None)])
+def test_ranks_without_numbers(tmp_path, ranks):
+    """What nothing gives a number of its own is compared all the same, and named by its PID."""
+    file = write_ranks(tmp_path / "x.rec", ranks_of((6 * MS, 24 * MS), (29 * MS, 1 * MS)), ranks)
+    found = helpers.report(file, "--steps")
+    name = "process %d" % (PID + 1)
+    assert found["straggler"]["pid"] == PID + 1 and found["straggler"]["rank"] == ranks[1]
+    assert found["verdict"]["class"] == "straggler"
+    assert found["verdict"]["why"].startswith(name + " holds the others up, 23 ms of each step of 30 ms: on the CPU in forward")
+    assert name in found["verdict"]["next"][0]
+    assert "straggler: %s: it is in collectives for 1 ms" % name in helpers.report_text(file, "--steps")
+    assert [rank["straggler"] for rank in helpers.report(file, "--summary")["ranks"]] == [False, True]
+
+
+def test_another_job_is_no_rank(tmp_path):
+    """A process that is in no collective is not the one for which the others wait."""
+    even = ranks_of((20 * MS, 10 * MS), (20 * MS, 10 * MS), (30 * MS, 0))
+    file = write_ranks(tmp_path / "even.rec", even, (0, 1, None))
+    assert helpers.report(file, "--steps")["straggler"] is None
+    assert "no rank holds the others up" in helpers.report_text(file)
+    late = ranks_of((6 * MS, 24 * MS), (29 * MS, 1 * MS), (30 * MS, 0))
+    assert helpers.report(write_ranks(tmp_path / "late.rec", late, (0, 1, None)), "--steps")["straggler"]["rank"] == 1
+    alone = ranks_of((30 * MS, 0), (20 * MS, 10 * MS))
+    file = write_ranks(tmp_path / "alone.rec", alone, (None, None))
+    assert helpers.report(file, "--steps")["straggler"] is None
+    assert "no rank holds" not in helpers.report_text(file)
+
+
 def test_two_ranks(tmp_path):
     """The rank that waits least in collectives is waited for; each is told apart."""
-    jobs = []
-    for rank, (compute, comm) in enumerate([(5 * MS, 25 * MS), (29 * MS, 1 * MS), (6 * MS, 24 * MS)]):
-        job = Job(PID + rank)
-        for _ in range(50):
-            job.step({"forward": compute, "comm": comm}, [("comm", "socket", "collective", comm // 2)])
-        jobs.append(job)
+    jobs = ranks_of((5 * MS, 25 * MS), (29 * MS, 1 * MS), (6 * MS, 24 * MS))
     targets = [rec.target(PID + rank, rank=rank) for rank in range(3)]
     file = write(tmp_path / "x.rec", preamble(targets) + [record for job in jobs for record in job.records])
     found = helpers.report(file, "--steps", "--per-rank")

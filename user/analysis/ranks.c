@@ -38,20 +38,37 @@ static double ns_per_step(const struct rank *rank, uint64_t ns)
 	return (double)ns / rank->sum.step_cnt;
 }
 
+/* Is it in collectives? A process that is in none belongs to another job, and nobody waits for it. */
+static bool has_comm(const struct rank *rank)
+{
+	return rank->comm_ns && rank->sum.step_cnt;
+}
+
+static size_t count_others(const struct rank *ranks, size_t cnt, size_t but)
+{
+	size_t others = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		others += i != but && has_comm(&ranks[i]);
+	return others;
+}
+
 /* Mean over the other ranks, each with its own number of steps. */
 static double others_comm(const struct rank *ranks, size_t cnt, size_t but)
 {
 	double sum = 0;
 
 	for (size_t i = 0; i < cnt; i++)
-		if (i != but)
+		if (i != but && has_comm(&ranks[i]))
 			sum += ns_per_step(&ranks[i], ranks[i].comm_ns);
-	return sum / (cnt - 1);
+	return sum / count_others(ranks, cnt, but);
 }
 
 /* Finds where, outside collectives, the rank's steps exceed those of the others most. */
 static void find_more(const struct rank *ranks, size_t cnt, struct straggler *found)
 {
+	size_t others = count_others(ranks, cnt, found->index);
+
 	for (int p = 0; p < PHASE__COUNT; p++) {
 		for (unsigned int c = 0; c < CAUSE__END; c++) {
 			double more = ns_per_step(&ranks[found->index], ranks[found->index].sum.ns[p][c]);
@@ -59,8 +76,8 @@ static void find_more(const struct rank *ranks, size_t cnt, struct straggler *fo
 			if (p == PHASE_COMM || c == CAUSE_COLLECTIVE)
 				continue;
 			for (size_t i = 0; i < cnt; i++)
-				if ((long)i != found->index)
-					more -= ns_per_step(&ranks[i], ranks[i].sum.ns[p][c]) / (cnt - 1);
+				if ((long)i != found->index && has_comm(&ranks[i]))
+					more -= ns_per_step(&ranks[i], ranks[i].sum.ns[p][c]) / others;
 			if (more <= found->more_ns)
 				continue;
 			found->more_ns = more;
@@ -87,7 +104,7 @@ static int add_straggler_samples(struct job *job, const struct steps *steps, con
 			const struct step_track *track = ranks[r].track;
 			struct sample sample;
 
-			if (!track->thread || track->thread != thread)
+			if (!has_comm(&ranks[r]) || !track->thread || track->thread != thread)
 				continue;
 			sample = samples__get(samples, i);
 			if (step_track__at(track, sample.time_ns) < 0)
@@ -111,7 +128,7 @@ static int find_straggler_place(struct job *job, const struct steps *steps, cons
 	int err;
 
 	for (size_t i = 0; i < cnt; i++)
-		others += ranks[i].sum.step_cnt;
+		others += has_comm(&ranks[i]) ? ranks[i].sum.step_cnt : 0;
 	err = add_straggler_samples(job, steps, ranks, cnt, found, &places);
 	if (!err && others) {
 		struct place_question ask = {{slots[0], 3, own}, {slots[1], 3, others}, {slots[2], 3, others}};
@@ -122,17 +139,30 @@ static int find_straggler_place(struct job *job, const struct steps *steps, cons
 	return err;
 }
 
-static int find_least(const struct rank *ranks, size_t cnt)
+/* -1: there are not two to compare. */
+static long find_least(const struct rank *ranks, size_t cnt)
 {
-	size_t least = 0;
+	long least = -1;
 
-	for (size_t i = 0; i < cnt; i++) {
-		if (ranks[i].rank < 0)
-			return -1;
-		if (ns_per_step(&ranks[i], ranks[i].comm_ns) < ns_per_step(&ranks[least], ranks[least].comm_ns))
-			least = i;
-	}
-	return cnt < 2 ? -1 : (int)least;
+	for (size_t i = 0; i < cnt; i++)
+		if (has_comm(&ranks[i]) && (least < 0 || ns_per_step(&ranks[i], ranks[i].comm_ns) <
+								 ns_per_step(&ranks[least], ranks[least].comm_ns)))
+			least = (long)i;
+	return least >= 0 && count_others(ranks, cnt, least) ? least : -1;
+}
+
+static void name_straggler(const struct rank *ranks, size_t cnt, struct straggler *found)
+{
+	bool unique = true;
+
+	found->rank = ranks[found->index].rank;
+	for (size_t i = 0; i < cnt; i++)
+		unique &= (long)i == found->index || ranks[i].rank != found->rank;
+	if (found->rank >= 0 && unique)
+		snprintf(found->name, sizeof(found->name), "rank %d", found->rank);
+	else
+		snprintf(found->name, sizeof(found->name), "process %u",
+			 (unsigned int)REC_PID(ranks[found->index].track->pid));
 }
 
 int ranks__straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
@@ -141,7 +171,8 @@ int ranks__straggler(struct job *job, const struct steps *steps, const struct ra
 	double own, others;
 
 	*found = (struct straggler){.index = find_least(ranks, cnt)};
-	if (found->index < 0)
+	found->compared = found->index >= 0;
+	if (!found->compared)
 		return 0;
 	own = ns_per_step(&ranks[found->index], ranks[found->index].comm_ns);
 	others = others_comm(ranks, cnt, found->index);
@@ -149,7 +180,7 @@ int ranks__straggler(struct job *job, const struct steps *steps, const struct ra
 		found->index = -1;
 		return 0;
 	}
-	found->rank = ranks[found->index].rank;
+	name_straggler(ranks, cnt, found);
 	find_more(ranks, cnt, found);
 	if (asprintf(&found->why,
 		     "it is in collectives for %.3g ms of a step, the others for %.3g ms; it spends %.3g ms more %s%s "

@@ -3,6 +3,8 @@
 #ifndef STEPFLAME_USER_ANALYSIS_RANKS_H
 #define STEPFLAME_USER_ANALYSIS_RANKS_H
 
+#include <stdbool.h>
+
 #include "user/analysis/blame.h"
 #include "user/analysis/place.h"
 
@@ -17,8 +19,10 @@ struct rank {
 struct rank *ranks__new(const struct job *job, const struct step_track *tracks, size_t cnt);
 /* The rank that the others wait for, and what its steps have beyond theirs. */
 struct straggler {
-	long index; /* index into the ranks; -1: no straggler, or not known, and the other fields are unset */
-	int rank;
+	bool compared;      /* at least two ranks were in collectives */
+	long index;         /* into the ranks; -1: no straggler, or not known, and the fields below are unset */
+	int rank;           /* -1: not known */
+	char name[24];      /* "rank 1"; "process 4711" where that says no rank, or several */
 	double more_ns;     /* excess per step outside collectives, in that phase by that cause */
 	unsigned int cause; /* enum sample_cause; CAUSE_NONE: on the CPU */
 	enum phase phase;
@@ -27,8 +31,8 @@ struct straggler {
 };
 
 /*
- * Finds the rank that waits the least in collectives, if the others wait longer by 5 % of a step. 0
- * or -ENOMEM. Free with straggler__release.
+ * Finds the rank that waits the least in collectives, if the others wait longer by 5 % of a step.
+ * Processes that are in no collective are not compared: they belong to another job. 0 or -ENOMEM. Free with straggler__release.
  */
 int ranks__straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
 		     struct straggler *straggler);

@@ -462,12 +462,12 @@ static void judge_straggler(struct judge *j)
 	verdict->phase = straggler->phase;
 	verdict->share = fmin(1, straggler->more_ns / step_ns);
 	verdict->place = straggler->place.outer.code ? place__text(j->job, &straggler->place) : NULL;
-	say_why(j, "rank %d holds the others up, %.3g ms of each step of %.3g ms: %s%s in %s%s%s", straggler->rank,
+	say_why(j, "%s holds the others up, %.3g ms of each step of %.3g ms: %s%s in %s%s%s", straggler->name,
 		straggler->more_ns / 1e6, step_ns / 1e6, straggler->cause ? "waiting, " : "on the CPU",
 		sample_cause__name(straggler->cause), phase__name(straggler->phase), verdict->place ? ", " : "",
 		verdict->place ?: "");
 	verdict__say(j, &verdict->evidence, "%s", straggler->why);
-	verdict__say(j, &verdict->next, "find out what rank %d does there that the others do not%s", straggler->rank,
+	verdict__say(j, &verdict->next, "find out what %s does there that the others do not%s", straggler->name,
 		     straggler->phase == PHASE_DATA        ? ": its shard of the data, its disk, its workers"
 		     : straggler->cause == CAUSE_RUN_QUEUE ? ": what else runs on its CPUs"
 							   : "");

@@ -148,15 +148,12 @@ static int dump_process__read(struct dump_process *p, pid_t pid, enum target_rol
 	struct process process;
 	struct python python;
 	int err = process__read(pid, &process), python_err;
-	char rank[16];
 
 	if (err)
 		return err;
-	p->target = (struct rec_target){.pid = (uint32_t)process.pid, .role = role, .rank = -1};
+	p->target = (struct rec_target){.pid = (uint32_t)process.pid, .role = role, .rank = process__rank(process.pid)};
 	if (role == ROLE_CHILD && torch__is_worker(&process))
 		p->target.role = ROLE_WORKER;
-	if (!process__environ(process.pid, "RANK", rank, sizeof(rank)))
-		p->target.rank = atoi(rank);
 	torch = torch__file(&process);
 	if (torch)
 		torch__version(&process, torch, p->target.torch, sizeof(p->target.torch));

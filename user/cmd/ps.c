@@ -116,10 +116,9 @@ static json_t *text_or_null(const char *text)
 /* RANK is any text. */
 static json_t *rank_number(const char *text)
 {
-	char *end;
-	long rank = strtol(text, &end, 10);
+	int rank = process__parse_rank(text);
 
-	return *text && !*end && rank >= 0 && rank <= INT32_MAX ? json_integer(rank) : json_null();
+	return rank < 0 ? json_null() : json_integer(rank);
 }
 
 /* A row. */

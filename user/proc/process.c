@@ -274,6 +274,25 @@ int process__environ(pid_t pid, const char *name, char *value, size_t size)
 	return err;
 }
 
+int process__parse_rank(const char *text)
+{
+	char *end;
+	long rank;
+
+	if (!isdigit((unsigned char)*text))
+		return -1;
+	errno = 0;
+	rank = strtol(text, &end, 10);
+	return *end || errno || rank > INT32_MAX ? -1 : (int)rank;
+}
+
+int process__rank(pid_t pid)
+{
+	char rank[16];
+
+	return process__environ(pid, "RANK", rank, sizeof(rank)) ? -1 : process__parse_rank(rank);
+}
+
 /* "HIERARCHY:CONTROLLERS:PATH" lines; the kernel refuses names with a newline. */
 int process__cgroup(pid_t pid, char *path, size_t size)
 {

@@ -99,6 +99,10 @@ const char *mapped_file__explain(int err, const char **fix);
  * -errno.
  */
 int process__environ(pid_t pid, const char *name, char *value, size_t size);
+/* The rank that its environment says (RANK); -1: none, or not a number. */
+int process__rank(pid_t pid);
+/* What a text says as a rank: a number from 0 to INT32_MAX; -1: something else. */
+int process__parse_rank(const char *text);
 /* The same for several variables, by one read. Sets the values of those that are not there to "". */
 struct environ_value {
 	const char *name;

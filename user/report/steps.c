@@ -273,7 +273,7 @@ static int print_ranks(const struct steps_view *view, FILE *out)
 	int err = steps_tables__ranks(view, &table);
 
 	if (view->straggler.index >= 0)
-		text__paragraph(out, "straggler: rank %d: %s", view->straggler.rank, view->straggler.why);
+		text__paragraph(out, "straggler: %s: %s", view->straggler.name, view->straggler.why);
 	fputc('\n', out);
 	return err;
 }

@@ -248,7 +248,9 @@ static json_t *json_straggler(const struct steps_view *view)
 {
 	if (view->straggler.index < 0)
 		return json_null();
-	return json_pack("{s:i, s:s}", "rank", view->straggler.rank, "why", view->straggler.why);
+	return json_pack("{s:I, s:o, s:s}", "pid", (json_int_t)view->tracks[view->straggler.index].pid, "rank",
+			 view->straggler.rank < 0 ? json_null() : json_integer(view->straggler.rank), "why",
+			 view->straggler.why);
 }
 
 /*

@@ -324,7 +324,9 @@ static void say_ranks(const struct summary *summary, struct lines *lines)
 	}
 	lines__add(lines, &how, "%zu make steps; their medians are %s to %s%s%s", view->track_cnt,
 		   summary_words__duration(min_ns, shortest), summary_words__duration(max_ns, longest),
-		   view->straggler.index >= 0 ? "; " : "; no rank holds the others up",
+		   view->straggler.index >= 0 ? "; "
+		   : view->straggler.compared ? "; no rank holds the others up"
+					      : "",
 		   view->straggler.index >= 0 ? view->straggler.why : "");
 }
 

@@ -108,12 +108,9 @@ static void emit_target(struct session *s, struct target *t)
 		.nspid = t->process.nspid,
 		.parent_pid = t->process.parent,
 		.role = t->role,
-		.rank = -1,
+		.rank = process__rank(t->process.pid),
 	};
-	char rank[16];
 
-	if (!process__environ(t->process.pid, "RANK", rank, sizeof(rank)))
-		rec.rank = atoi(rank);
 	snprintf(rec.python, sizeof(rec.python), "%s", t->python.version);
 	snprintf(rec.torch, sizeof(rec.torch), "%s", t->torch);
 	snprintf(rec.jax, sizeof(rec.jax), "%s", t->jax);
