@@ -338,8 +338,7 @@ def test_another_job_is_no_rank(tmp_path):
 def test_two_ranks(tmp_path):
     """The rank that waits least in collectives is waited for; each is told apart."""
     jobs = ranks_of((5 * MS, 25 * MS), (29 * MS, 1 * MS), (6 * MS, 24 * MS))
-    targets = [rec.target(PID + rank, rank=rank) for rank in range(3)]
-    file = write(tmp_path / "x.rec", preamble(targets) + [record for job in jobs for record in job.records])
+    file = write_ranks(tmp_path / "x.rec", jobs, range(3))
     found = helpers.report(file, "--steps", "--per-rank")
     assert found["straggler"]["rank"] == 1
     assert found["straggler"]["why"].startswith("it is in collectives for 1 ms of a step, the others for 24.5 ms; it spends 23.5 ms more on the CPU in forward")

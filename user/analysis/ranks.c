@@ -38,37 +38,20 @@ static double ns_per_step(const struct rank *rank, uint64_t ns)
 	return (double)ns / rank->sum.step_cnt;
 }
 
-/* Is it in collectives? A process that is in none belongs to another job, and nobody waits for it. */
-static bool has_comm(const struct rank *rank)
-{
-	return rank->comm_ns && rank->sum.step_cnt;
-}
-
-static size_t count_others(const struct rank *ranks, size_t cnt, size_t but)
-{
-	size_t others = 0;
-
-	for (size_t i = 0; i < cnt; i++)
-		others += i != but && has_comm(&ranks[i]);
-	return others;
-}
-
 /* Mean over the other ranks, each with its own number of steps. */
 static double others_comm(const struct rank *ranks, size_t cnt, size_t but)
 {
 	double sum = 0;
 
 	for (size_t i = 0; i < cnt; i++)
-		if (i != but && has_comm(&ranks[i]))
+		if (i != but)
 			sum += ns_per_step(&ranks[i], ranks[i].comm_ns);
-	return sum / count_others(ranks, cnt, but);
+	return sum / (cnt - 1);
 }
 
 /* Finds where, outside collectives, the rank's steps exceed those of the others most. */
 static void find_more(const struct rank *ranks, size_t cnt, struct straggler *found)
 {
-	size_t others = count_others(ranks, cnt, found->index);
-
 	for (int p = 0; p < PHASE__COUNT; p++) {
 		for (unsigned int c = 0; c < CAUSE__END; c++) {
 			double more = ns_per_step(&ranks[found->index], ranks[found->index].sum.ns[p][c]);
@@ -76,8 +59,8 @@ static void find_more(const struct rank *ranks, size_t cnt, struct straggler *fo
 			if (p == PHASE_COMM || c == CAUSE_COLLECTIVE)
 				continue;
 			for (size_t i = 0; i < cnt; i++)
-				if ((long)i != found->index && has_comm(&ranks[i]))
-					more -= ns_per_step(&ranks[i], ranks[i].sum.ns[p][c]) / others;
+				if ((long)i != found->index)
+					more -= ns_per_step(&ranks[i], ranks[i].sum.ns[p][c]) / (cnt - 1);
 			if (more <= found->more_ns)
 				continue;
 			found->more_ns = more;
@@ -104,7 +87,7 @@ static int add_straggler_samples(struct job *job, const struct steps *steps, con
 			const struct step_track *track = ranks[r].track;
 			struct sample sample;
 
-			if (!has_comm(&ranks[r]) || !track->thread || track->thread != thread)
+			if (!track->thread || track->thread != thread)
 				continue;
 			sample = samples__get(samples, i);
 			if (step_track__at(track, sample.time_ns) < 0)
@@ -128,7 +111,7 @@ static int find_straggler_place(struct job *job, const struct steps *steps, cons
 	int err;
 
 	for (size_t i = 0; i < cnt; i++)
-		others += has_comm(&ranks[i]) ? ranks[i].sum.step_cnt : 0;
+		others += ranks[i].sum.step_cnt;
 	err = add_straggler_samples(job, steps, ranks, cnt, found, &places);
 	if (!err && others) {
 		struct place_question ask = {{slots[0], 3, own}, {slots[1], 3, others}, {slots[2], 3, others}};
@@ -139,16 +122,36 @@ static int find_straggler_place(struct job *job, const struct steps *steps, cons
 	return err;
 }
 
-/* -1: there are not two to compare. */
-static long find_least(const struct rank *ranks, size_t cnt)
+static size_t find_least(const struct rank *ranks, size_t cnt)
 {
-	long least = -1;
+	size_t least = 0;
 
-	for (size_t i = 0; i < cnt; i++)
-		if (has_comm(&ranks[i]) && (least < 0 || ns_per_step(&ranks[i], ranks[i].comm_ns) <
-								 ns_per_step(&ranks[least], ranks[least].comm_ns)))
-			least = (long)i;
-	return least >= 0 && count_others(ranks, cnt, least) ? least : -1;
+	for (size_t i = 1; i < cnt; i++)
+		if (ns_per_step(&ranks[i], ranks[i].comm_ns) < ns_per_step(&ranks[least], ranks[least].comm_ns))
+			least = i;
+	return least;
+}
+
+/* As ranks__straggler, of two ranks or more that are all in collectives. */
+static int find_straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
+			  struct straggler *found)
+{
+	size_t least = find_least(ranks, cnt);
+	double own = ns_per_step(&ranks[least], ranks[least].comm_ns), others = others_comm(ranks, cnt, least);
+
+	if (others - own < STRAGGLER_SHARE * ranks[least].track->rule_of_slow.median_ns)
+		return 0;
+	found->index = (long)least;
+	find_more(ranks, cnt, found);
+	if (asprintf(&found->why,
+		     "it is in collectives for %.3g ms of a step, the others for %.3g ms; it spends %.3g ms more %s%s "
+		     "in %s",
+		     own / 1e6, others / 1e6, found->more_ns / 1e6, found->cause ? "waiting: " : "on the CPU",
+		     sample_cause__name(found->cause), phase__name(found->phase)) < 0) {
+		found->why = NULL;
+		return -ENOMEM;
+	}
+	return find_straggler_place(job, steps, ranks, cnt, found);
 }
 
 static void name_straggler(const struct rank *ranks, size_t cnt, struct straggler *found)
@@ -168,29 +171,28 @@ static void name_straggler(const struct rank *ranks, size_t cnt, struct straggle
 int ranks__straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
 		     struct straggler *found)
 {
-	double own, others;
+	struct rank *compared = calloc(cnt + 1, sizeof(*compared));
+	size_t *index = calloc(cnt + 1, sizeof(*index)), compared_cnt = 0;
+	int err = compared && index ? 0 : -ENOMEM;
 
-	*found = (struct straggler){.index = find_least(ranks, cnt)};
-	found->compared = found->index >= 0;
-	if (!found->compared)
-		return 0;
-	own = ns_per_step(&ranks[found->index], ranks[found->index].comm_ns);
-	others = others_comm(ranks, cnt, found->index);
-	if (others - own < STRAGGLER_SHARE * ranks[found->index].track->rule_of_slow.median_ns) {
-		found->index = -1;
-		return 0;
+	*found = (struct straggler){.index = -1};
+	/* A process that is in no collective belongs to another job, and nobody waits for it. */
+	for (size_t i = 0; i < cnt && !err; i++) {
+		if (!ranks[i].comm_ns || !ranks[i].sum.step_cnt)
+			continue;
+		index[compared_cnt] = i;
+		compared[compared_cnt++] = ranks[i];
 	}
-	name_straggler(ranks, cnt, found);
-	find_more(ranks, cnt, found);
-	if (asprintf(&found->why,
-		     "it is in collectives for %.3g ms of a step, the others for %.3g ms; it spends %.3g ms more %s%s "
-		     "in %s",
-		     own / 1e6, others / 1e6, found->more_ns / 1e6, found->cause ? "waiting: " : "on the CPU",
-		     sample_cause__name(found->cause), phase__name(found->phase)) < 0) {
-		found->why = NULL;
-		return -ENOMEM;
+	found->compared = compared_cnt > 1;
+	if (!err && found->compared)
+		err = find_straggler(job, steps, compared, compared_cnt, found);
+	if (!err && found->index >= 0) {
+		found->index = (long)index[found->index];
+		name_straggler(ranks, cnt, found);
 	}
-	return find_straggler_place(job, steps, ranks, cnt, found);
+	free(compared);
+	free(index);
+	return err;
 }
 
 void straggler__release(struct straggler *straggler)

@@ -311,8 +311,9 @@ static void say_ranks(const struct summary *summary, struct lines *lines)
 {
 	const struct steps_view *view = &summary->view;
 	const struct line_text how = {"Ranks", LINE_PLAIN, 2, 1, 0};
+	const struct straggler *straggler = &view->straggler;
 	uint64_t min_ns = UINT64_MAX, max_ns = 0;
-	char shortest[32], longest[32];
+	char shortest[32], longest[32], medians[128];
 
 	if (view->track_cnt < 2)
 		return;
@@ -322,12 +323,12 @@ static void say_ranks(const struct summary *summary, struct lines *lines)
 		min_ns = ns < min_ns ? ns : min_ns;
 		max_ns = ns > max_ns ? ns : max_ns;
 	}
-	lines__add(lines, &how, "%zu make steps; their medians are %s to %s%s%s", view->track_cnt,
-		   summary_words__duration(min_ns, shortest), summary_words__duration(max_ns, longest),
-		   view->straggler.index >= 0 ? "; "
-		   : view->straggler.compared ? "; no rank holds the others up"
-					      : "",
-		   view->straggler.index >= 0 ? view->straggler.why : "");
+	snprintf(medians, sizeof(medians), "%zu make steps; their medians are %s to %s", view->track_cnt,
+		 summary_words__duration(min_ns, shortest), summary_words__duration(max_ns, longest));
+	if (straggler->index >= 0)
+		lines__add(lines, &how, "%s; %s: %s", medians, straggler->name, straggler->why);
+	else
+		lines__add(lines, &how, "%s%s", medians, straggler->compared ? "; no rank holds the others up" : "");
 }
 
 static void say_loader(const struct loader *loader, struct lines *lines)
