@@ -17,6 +17,7 @@ LAYERS = [
     "user/x86",
     "user/proc",
     "user/runtime",
+    "user/identity",
     "user/recording",
     "user/session",
     "user/model",

@@ -11,6 +11,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "user/elf/kernel_symbols.h"
 #include "user/proc/cgroup.h"
+#include "user/proc/environ.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
 #include "user/proc/process.h"

@@ -29,6 +29,7 @@
 #include <cmocka.h>
 
 #include "tests/children.h"
+#include "user/proc/environ.h"
 #include "user/proc/proc.h"
 #include "user/proc/process.h"
 
@@ -475,32 +476,8 @@ static void test_environ(void **state)
 	assert_string_equal(tiny, "a=b");
 	assert_string_equal(empty, "");
 	assert_string_equal(none, "");
-	assert_int_equal(process__rank(pid), -1);
 	end_child(pid);
 	assert_int_equal(process__environ(pid, "RANK", value, sizeof(value)), -ESRCH);
-}
-
-/* What is no number is no rank, and not rank 0. */
-static void test_rank(void **state)
-{
-	static const char *const numbered[] = {"RANK=3", NULL}, *const none[] = {"LOCAL_RANK=3", NULL};
-	static const char *const wrong[] = {"",   "x",  "0x1", "1 ",         " 1",
-					    "-1", "+1", "1.0", "2147483648", "99999999999999999999"};
-	const struct sleeper *sleeper = *state;
-	pid_t pid;
-
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
-		assert_int_equal(process__parse_rank(wrong[i]), -1);
-	assert_int_equal(process__parse_rank("0"), 0);
-	assert_int_equal(process__parse_rank("007"), 7);
-	assert_int_equal(process__parse_rank("2147483647"), INT32_MAX);
-	pid = start_program(sleeper->program, (const char *const[]){"sleep", "60", NULL}, numbered);
-	assert_int_equal(process__rank(pid), 3);
-	end_child(pid);
-	pid = start_program(sleeper->program, (const char *const[]){"sleep", "60", NULL}, none);
-	assert_int_equal(process__rank(pid), -1);
-	end_child(pid);
-	assert_int_equal(process__rank(pid), -1);
 }
 
 /* The longest of what /proc says; cut where there is no room. */
@@ -554,9 +531,8 @@ int main(void)
 		cmocka_unit_test(test_kernel_thread), cmocka_unit_test(test_bases),
 		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_deleted),
 		cmocka_unit_test(test_replaced),      cmocka_unit_test(test_mount_namespace),
-		cmocka_unit_test(test_environ),       cmocka_unit_test(test_rank),
-		cmocka_unit_test(test_cgroup),        cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_usage),
+		cmocka_unit_test(test_environ),       cmocka_unit_test(test_cgroup),
+		cmocka_unit_test(test_memory),        cmocka_unit_test(test_usage),
 	};
 
 	return cmocka_run_group_tests(tests, setup_sleeper, teardown_sleeper);

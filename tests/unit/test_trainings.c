@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "user/cmd/trainings.h"
+#include "user/cmd/selection.h"
 
 #define ROWS_MAX 300
 #define ID_A     "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -36,7 +36,9 @@ static struct training *add(pid_t pid, pid_t parent, const char *command, const 
 	t->process.parent = parent;
 	t->process.start_time = pid;
 	snprintf(t->process.command, sizeof(t->process.command), "%s", command);
-	snprintf(t->rank, sizeof(t->rank), "%s", rank);
+	t->rank = (struct rank){rank__parse(rank), *rank ? RANK_ENVIRON : RANK_NONE};
+	t->program = PROGRAM_SCRIPT;
+	memcpy(t->exec_id, &table.cnt, sizeof(table.cnt));
 	for (size_t i = 0; i + 1 < table.cnt; i++)
 		if (rows[i].process.pid == parent)
 			t->above = parent;
@@ -80,16 +82,140 @@ static void test_nothing(void **state)
 	assert_string_equal(selected("x"), "none");
 }
 
+/* A program that it is, and no other than its parent where it is a fork. */
+static struct training *is_program(struct training *t, enum program program, const struct training *fork_of)
+{
+	t->program = program;
+	if (fork_of)
+		memcpy(t->exec_id, fork_of->exec_id, sizeof(t->exec_id));
+	return t;
+}
+
+/* What each process is: "T" a trainer, "W3" a worker of the row 3, "H3" a helper of it, "L" a launcher, "-" none. */
+static const char *roles(void)
+{
+	static char text[ROWS_MAX * 8];
+	size_t used = 0;
+
+	for (size_t i = 0; i < table.cnt; i++) {
+		const struct training *of = trainings__pid(&table, rows[i].of);
+
+		used += snprintf(text + used, sizeof(text) - used, "%s%c", i ? " " : "", "TWHL-"[rows[i].role]);
+		if (of)
+			used += snprintf(text + used, sizeof(text) - used, "%zd", of - rows);
+	}
+	return text;
+}
+
 static void test_workers_are_no_targets(void **state)
 {
-	add(10, 1, "python train.py", "");
-	add(11, 10, "python train.py", "");                                           /* forked */
-	add(12, 10, "python -c from multiprocessing.spawn import spawn_main(7)", ""); /* spawned */
+	struct training *trainer = add(10, 1, "python train.py", "");
+
+	is_program(add(11, 10, "python train.py", ""), PROGRAM_WORKER, trainer);
+	is_program(add(12, 10, "python -c spawn_main(7)", ""), PROGRAM_WORKER, NULL);
+	is_program(add(13, 10, "a title", ""), PROGRAM_CHILD, trainer);          /* such as an environment of RL */
+	is_program(add(14, 10, "python train.py", ""), PROGRAM_SCRIPT, trainer); /* os.fork() */
+	is_program(add(15, 10, "python train.py", ""), PROGRAM_UNKNOWN, NULL);
+	is_program(add(16, 10, "python -c multiprocessing", ""), PROGRAM_UNKNOWN, NULL);
 	trainings__relate(&table);
+	assert_string_equal(roles(), "T W0 W0 W0 W0 W0 W0");
 	assert_int_equal(trainings__job_cnt(&table), 1);
-	assert_int_equal(rows[0].workers, 2);
-	assert_true(rows[1].child && rows[2].child && !rows[0].launcher);
+	assert_int_equal(rows[0].workers, 6);
 	assert_string_equal(selected(NULL), "10");
+}
+
+/* forkserver may have torch itself; what it starts for the trainer has it as its parent. */
+static void test_forkserver(void **state)
+{
+	struct training *server;
+
+	add(10, 1, "python train.py", "");
+	server = is_program(add(11, 10, "python -c from multiprocessing.forkserver import main", ""), PROGRAM_HELPER,
+			    NULL);
+	is_program(add(12, 11, "python -c ...", ""), PROGRAM_WORKER, server);
+	is_program(add(13, 11, "python -c ...", ""), PROGRAM_CHILD, server);
+	trainings__relate(&table);
+	assert_string_equal(roles(), "T H0 W0 W0");
+	assert_int_equal(rows[0].workers, 2);
+}
+
+/* What maps torch is no training process by that. */
+static void test_helpers(void **state)
+{
+	struct training *pool;
+
+	add(10, 1, "python train.py", "");
+	is_program(add(11, 10, "torch_shm_manager", ""), PROGRAM_NATIVE, NULL);
+	pool = is_program(add(12, 10, "python compile_worker", ""), PROGRAM_HELPER, NULL);
+	is_program(add(13, 12, "python compile_worker", ""), PROGRAM_HELPER, pool);
+	is_program(add(20, 1, "serve", ""), PROGRAM_NATIVE, NULL);
+	trainings__relate(&table);
+	assert_string_equal(roles(), "T H0 H0 H0 -");
+	assert_string_equal(selected(NULL), "10");
+	assert_int_equal(trainings__job_cnt(&table), 1);
+}
+
+/* A worker without its trainer, which has ended, is no trainer. */
+static void test_orphan(void **state)
+{
+	is_program(add(11, 1, "python train.py", ""), PROGRAM_WORKER, NULL);
+	trainings__relate(&table);
+	assert_string_equal(roles(), "W");
+	assert_string_equal(selected(NULL), "none");
+}
+
+/* Lightning: rank 0 starts the others, with its own command line. */
+static void test_rank_that_starts_ranks(void **state)
+{
+	struct training *rank0 = add(10, 1, "python train.py", "0"), *rank1 = add(11, 10, "python train.py", "1");
+
+	is_program(add(12, 10, "python train.py", "0"), PROGRAM_WORKER, rank0);
+	is_program(add(13, 11, "python train.py", "1"), PROGRAM_WORKER, rank1);
+	trainings__relate(&table);
+	assert_string_equal(roles(), "T T W0 W1");
+	assert_int_equal(trainings__job_cnt(&table), 1);
+	assert_string_equal(selected(NULL), "11 10");
+}
+
+/* spawned and forked ones; the numbers are known once they have joined their group */
+static void test_spawned_ranks(void **state)
+{
+	struct training *parent = is_program(add(10, 1, "python a.py", ""), PROGRAM_LAUNCHER, NULL);
+
+	is_program(add(11, 10, "python -c spawn_main", ""), PROGRAM_RANK, NULL);
+	is_program(add(12, 10, "python a.py", "1"), PROGRAM_RANK, parent);
+	parent = is_program(add(20, 1, "python b.py", ""), PROGRAM_WAITS,
+			    NULL); /* joins processes that it has made itself */
+	is_program(add(21, 20, "python -c spawn_main", ""), PROGRAM_CHILD, NULL);
+	is_program(add(22, 20, "python b.py", ""), PROGRAM_CHILD, parent);
+	trainings__relate(&table);
+	assert_string_equal(roles(), "L T T L T T");
+	assert_int_equal(trainings__job_cnt(&table), 2);
+}
+
+/* An evaluation that a rank starts has its environment, and is not that rank. */
+static void test_inherited_rank(void **state)
+{
+	add(10, 1, "python train.py", "3");
+	add(11, 10, "python evaluate.py", "3");
+	trainings__relate(&table);
+	assert_string_equal(roles(), "T T");
+	assert_int_equal(rows[0].rank.number, 3);
+	assert_int_equal(rows[1].rank.number, -1);
+}
+
+/* By hand from two shells: they meet at one port, and are ranks. */
+static void test_where_ranks_meet(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		struct training *t = add(11 + i, 5 + i, "python a.py", i < 3 ? (i % 2 ? "1" : "0") : "");
+
+		SET(t, address, "127.0.0.1");
+		SET(t, port, i == 2 ? "29501" : "29500");
+	}
+	trainings__relate(&table);
+	assert_int_equal(trainings__job_cnt(&table), 3);
+	assert_int_equal(rows[1].job, 0);
 }
 
 /* torchrun's environment is that of its caller; its ranks have a run of their own or "none". */
@@ -98,9 +224,9 @@ static void test_ranks_are_one_job(void **state)
 	add(10, 1, "torchrun train.py", "");
 	add(11, 10, "python train.py", "0");
 	add(12, 10, "python train.py", "1");
-	add(13, 12, "python train.py", "1"); /* a DataLoader's worker of rank 1 */
+	is_program(add(13, 12, "python train.py", "1"), PROGRAM_WORKER, &rows[2]);
 	trainings__relate(&table);
-	assert_true(rows[0].launcher && !rows[1].child && rows[3].child);
+	assert_string_equal(roles(), "L T T W2");
 	assert_int_equal(trainings__job_cnt(&table), 1);
 	assert_string_equal(selected(NULL), "12 11");
 }
@@ -196,8 +322,9 @@ static void test_names_select_targets_only(void **state)
 {
 	for (int i = 0; i < 3; i++)
 		in_cgroup(add(10 + i, 9 + i, i ? "python train.py" : "torchrun", i ? "0" : ""), "/job");
+	is_program(&rows[2], PROGRAM_WORKER, &rows[1]);
 	trainings__relate(&table);
-	assert_true(rows[0].launcher && rows[2].child);
+	assert_string_equal(roles(), "L T W1");
 	assert_string_equal(selected("/job"), "11");
 }
 
@@ -217,6 +344,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_nothing, set_up),
 		cmocka_unit_test_setup(test_workers_are_no_targets, set_up),
+		cmocka_unit_test_setup(test_forkserver, set_up),
+		cmocka_unit_test_setup(test_helpers, set_up),
+		cmocka_unit_test_setup(test_orphan, set_up),
+		cmocka_unit_test_setup(test_rank_that_starts_ranks, set_up),
+		cmocka_unit_test_setup(test_spawned_ranks, set_up),
+		cmocka_unit_test_setup(test_inherited_rank, set_up),
+		cmocka_unit_test_setup(test_where_ranks_meet, set_up),
 		cmocka_unit_test_setup(test_ranks_are_one_job, set_up),
 		cmocka_unit_test_setup(test_jobs_of_one_parent, set_up),
 		cmocka_unit_test_setup(test_programs_of_a_program, set_up),

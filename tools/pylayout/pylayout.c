@@ -170,14 +170,16 @@ static void put_internals(void)
 #if PY_VERSION_HEX >= 0x030c0000
 	long gil = offsetof(PyInterpreterState, ceval.gil);
 	long key = offsetof(_PyRuntimeState, autoTSSkey);
+	long modules = offsetof(PyInterpreterState, imports.modules);
 #else
 	long gil = offsetof(_PyRuntimeState, ceval.gil);
 	long key = offsetof(_PyRuntimeState, gilstate.autoTSSkey);
+	long modules = offsetof(PyInterpreterState, modules);
 #endif
 
-	printf("\t.walk = {%zu, %zu, %ld, %zu, %zu, %zu, %ld, %ld},\n", offsetof(_PyRuntimeState, interpreters.head),
+	printf("\t.walk = {%zu, %zu, %ld, %zu, %zu, %zu, %ld, %ld, %ld},\n", offsetof(_PyRuntimeState, interpreters.head),
 	       offsetof(PyInterpreterState, next), threads, offsetof(PyThreadState, next),
-	       offsetof(PyThreadState, interp), offsetof(PyThreadState, thread_id), native, gil);
+	       offsetof(PyThreadState, interp), offsetof(PyThreadState, thread_id), native, gil, modules);
 	printf("\t.tss_key = %zu,\n", key + offsetof(Py_tss_t, _key));
 	printf("\t.gil_bytes = %zu,\n\t.gil_holder = %zu,\n\t.gil_locked = %zu,\n", sizeof(struct _gil_runtime_state),
 	       offsetof(struct _gil_runtime_state, last_holder), offsetof(struct _gil_runtime_state, locked));
@@ -192,10 +194,10 @@ static void put_internals(void)
 
 static void put_debug(void)
 {
-	printf("\t.walk_at = {%zu, %zu, %zu, %zu, %zu, %zu, %zu, %zu},\n", AT(runtime_state.interpreters_head),
+	printf("\t.walk_at = {%zu, %zu, %zu, %zu, %zu, %zu, %zu, %zu, %zu},\n", AT(runtime_state.interpreters_head),
 	       AT(interpreter_state.next), AT(interpreter_state.threads_head), AT(thread_state.next),
 	       AT(thread_state.interp), AT(thread_state.thread_id), AT(thread_state.native_thread_id),
-	       AT(interpreter_state.ceval_gil));
+	       AT(interpreter_state.ceval_gil), AT(interpreter_state.imports_modules));
 	printf("\t.debug_version_at = %zu,\n\t.debug_free_threaded_at = %zu,\n", AT(version), AT(free_threaded));
 	printf("\t.debug = {\n");
 	PAIR(thread_state.current_frame, offsetof(PyThreadState, current_frame));

@@ -13,6 +13,8 @@
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
 #include "user/cmd/targets.h"
+#include "user/identity/program.h"
+#include "user/identity/rank.h"
 #include "user/lib/log.h"
 #include "user/report/text.h"
 #include "user/runtime/python/python.h"
@@ -151,9 +153,7 @@ static int dump_process__read(struct dump_process *p, pid_t pid, enum target_rol
 
 	if (err)
 		return err;
-	p->target = (struct rec_target){.pid = (uint32_t)process.pid, .role = role, .rank = process__rank(process.pid)};
-	if (role == ROLE_CHILD && torch__is_worker(&process))
-		p->target.role = ROLE_WORKER;
+	p->target = (struct rec_target){.pid = (uint32_t)process.pid, .role = role, .rank = -1};
 	torch = torch__file(&process);
 	if (torch)
 		torch__version(&process, torch, p->target.torch, sizeof(p->target.torch));
@@ -162,6 +162,9 @@ static int dump_process__read(struct dump_process *p, pid_t pid, enum target_rol
 		jax__version(&process, jax, p->target.jax, sizeof(p->target.jax));
 	python_err = python__find(&process, &python, NULL);
 	memcpy(p->target.python, python.version, sizeof(p->target.python));
+	p->target.rank = rank__read(&process, python_err ? NULL : &python).number;
+	if (role == ROLE_CHILD && program__is_worker(&process, python_err ? NULL : &python))
+		p->target.role = ROLE_WORKER;
 	if (python_err && python_err != -ENOENT)
 		p->trouble = python_err == -EOPNOTSUPP || python_err == -ENOTSUP
 				     ? "this Python is not supported or not laid out as expected"

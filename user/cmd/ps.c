@@ -11,7 +11,7 @@
 
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
-#include "user/cmd/trainings.h"
+#include "user/cmd/selection.h"
 #include "user/lib/columns.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
@@ -73,9 +73,12 @@ const struct argp cmd_ps_argp = {
 	.options = options,
 	.parser = parse_ps,
 	.doc = "List the processes of this host that have torch or JAX, with what stepflame can see of them.\v"
-	       "RANK is that in the process's environment. WORKERS counts its child processes that have torch or JAX, "
-	       "such as those of a DataLoader; these have no line of their own. JOB is a name for record --job: the "
-	       "id of a run of torchrun, of a Slurm job or of a container.",
+	       "RANK is that in torch.distributed's process group, else in the process's environment. WORKERS counts "
+	       "the "
+	       "processes that it has started for a DataLoader, or otherwise to work for it; these have no line of "
+	       "their "
+	       "own, nor have servers and compilers that help it. JOB is a name for record --job: the id of a run of "
+	       "torchrun, of a Slurm job or of a container.",
 };
 
 static void look_at(const struct training *training, struct ps_look *look)
@@ -113,12 +116,9 @@ static json_t *text_or_null(const char *text)
 	return text && *text ? json__string(text) : json_null();
 }
 
-/* RANK is any text. */
-static json_t *rank_number(const char *text)
+static json_t *rank_or_null(const struct rank *rank)
 {
-	int rank = process__parse_rank(text);
-
-	return rank < 0 ? json_null() : json_integer(rank);
+	return rank->number < 0 ? json_null() : json_integer(rank->number);
 }
 
 /* A row. */
@@ -218,8 +218,8 @@ static int add_row(struct table *table, const struct ps_columns *columns, const 
 		table,
 		((const struct cell[]){
 			cell__new("pid", 1, "PID", PID_WIDTH, 0, json_integer(t->process.pid)),
-			cell__new(NULL, 2, "RANK", RANK_WIDTH, 0, text_or_null(t->rank)),
-			cell__json("rank", rank_number(t->rank)),
+			cell__new("rank", 2, "RANK", RANK_WIDTH, 0, rank_or_null(&t->rank)),
+			cell__json("rank_source", text_or_null(rank_source__name(t->rank.source))),
 			cell__new("workers", columns->workers ? 3 : 0, "WORKERS", 7, 0, json_integer(t->workers)),
 			text_cell("python", 4, "PYTHON", columns->python, text_or_null(look->python.version)),
 			text_cell(NULL, 5, "TORCH/JAX", columns->framework, text_or_null(row->framework)),
@@ -232,20 +232,29 @@ static int add_row(struct table *table, const struct ps_columns *columns, const 
 			cell__json("slurm", text_or_null(t->slurm)),
 			cell__json("container", text_or_null(t->container)),
 			cell__json("cgroup", text_or_null(t->cgroup)),
-			cell__json("launcher", json_boolean(t->launcher)),
+			cell__json("launcher", json_boolean(t->role == TRAINING_LAUNCHER)),
+			cell__json("role", json_string(training_role__name(t->role))),
+			cell__json("of", t->of ? json_integer(t->of) : json_null()),
+			cell__json("program", json_string(program__name(t->program))),
 			text_cell("seen", 7, "SEEN", columns->seen, json_string(row->seen)),
 			cell__new("command", 8, "COMMAND", 0, 0, json__string(t->process.command ?: "")),
 		}));
 }
 
-/* malloc'ed; NULL: no memory. */
-static struct ps_row *list_rows(const struct trainings *t, size_t *cnt)
+/* Is it recorded with the process that has started it, or not at all? */
+static bool is_part(const struct training *training)
+{
+	return training->role == TRAINING_WORKER || training->role == TRAINING_HELPER;
+}
+
+/* Those that are parts of others, or the rest: malloc'ed; NULL: no memory. */
+static struct ps_row *list_rows(const struct trainings *t, bool parts, size_t *cnt)
 {
 	struct ps_row *rows = calloc(t->cnt + 1, sizeof(*rows));
 
 	*cnt = 0;
 	for (size_t i = 0; rows && i < t->cnt; i++)
-		if (!t->items[i].child)
+		if (is_part(&t->items[i]) == parts)
 			fill_row(&t->items[i], &rows[(*cnt)++]);
 	return rows;
 }
@@ -270,12 +279,26 @@ static json_t *blank_row(void)
 	return common__json_first(list, add_row(&table, &(struct ps_columns){0}, &row));
 }
 
+static int add_parts(json_t *object, const struct trainings *t)
+{
+	struct table table = table__json(object, "parts");
+	struct ps_row *rows;
+	size_t cnt;
+	int err;
+
+	rows = list_rows(t, true, &cnt);
+	err = rows ? add_rows(&table, &(struct ps_columns){0}, rows, cnt) : -ENOMEM;
+	free(rows);
+	return err;
+}
+
 static int print_data(const struct ps_args *args, const struct trainings *t, const struct ps_row *rows, size_t cnt)
 {
 	static const char *const path[] = {"processes", NULL};
 	json_t *object = json_pack("{s:s, s:s}", "report", "ps", "stepflame", STEPFLAME_VERSION);
 	struct table table = table__json(object, "processes");
 	int err = add_rows(&table, &(struct ps_columns){0}, rows, cnt)
+			  ?: add_parts(object, t)
 			  ?: json_object_set_new(object, "hidden", json_integer(t->hidden));
 
 	object = common__json_unless_failed(object, err);
@@ -304,7 +327,7 @@ int cmd_ps(int argc, char **argv)
 	err = trainings__find(&trainings);
 	if (err)
 		return log__exit_code(err);
-	rows = list_rows(&trainings, &cnt);
+	rows = list_rows(&trainings, false, &cnt);
 	err = !rows                   ? -ENOMEM
 	      : args.json || args.csv ? print_data(&args, &trainings, rows, cnt)
 				      : print_text(rows, cnt);

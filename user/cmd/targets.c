@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "user/cmd/trainings.h"
+#include "user/cmd/selection.h"
 #include "user/lib/log.h"
 #include "user/report/text.h"
 
@@ -122,6 +122,15 @@ static int refuse_several(const struct trainings *t, const char *verb)
 	return SF_EXIT_USAGE;
 }
 
+/* What has torch or JAX may look like a training process in other tools: says why it is none. */
+static void tell_left_out(const struct trainings *t, const char *job)
+{
+	for (size_t i = 0; !job && i < t->cnt; i++)
+		if (t->items[i].role == TRAINING_NONE)
+			log__info("left out: process %d (%s), which has torch or JAX but runs no Python",
+				  t->items[i].process.pid, t->items[i].process.comm);
+}
+
 /* Returns the exit code. */
 static int choose(const struct trainings *t, struct targets *targets, const char *verb, const char *doing)
 {
@@ -143,6 +152,7 @@ static int choose(const struct trainings *t, struct targets *targets, const char
 		log__error("give some of them with -p PID, or --job NAME", "more than %d training processes", PIDS_MAX);
 		return SF_EXIT_USAGE;
 	}
+	tell_left_out(t, targets->job);
 	describe(t, &targets->pids, text, sizeof(text));
 	if (only)
 		log__info("%s %s, the only training job %s", doing, text, t->hidden ? "that it may examine" : "here");
@@ -169,18 +179,26 @@ void targets__choose_or_die(struct targets *targets, const char *verb, const cha
 		exit(code);
 }
 
+/* What would not record any process must end the program. */
+static bool is_of_process(int err)
+{
+	return err != -ENOMEM && err != -EINTR;
+}
+
 int targets__attach(const struct targets *targets, struct session *session)
 {
-	size_t gone = 0;
+	size_t left_out = 0;
 
 	for (size_t i = 0; i < targets->pids.cnt; i++) {
-		bool may_end = (targets->job || targets->all) && gone + 1 < targets->pids.cnt;
+		bool others = left_out + 1 < targets->pids.cnt;
+		bool may_end = (targets->job || targets->all) && others;
 		int err = session__attach(session, targets->pids.pid[i], may_end);
 
-		if (err == -ESRCH && may_end)
-			gone++;
-		else if (err)
+		if (err && (!others || !is_of_process(err)))
 			return err;
+		if (err && err != -ESRCH)
+			log__warn(NULL, "process %d is left out of the recording", targets->pids.pid[i]);
+		left_out += !!err;
 	}
 	return 0;
 }

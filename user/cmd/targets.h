@@ -49,8 +49,8 @@ void targets__check(struct argp_state *state, const struct targets *targets);
 void targets__choose_or_die(struct targets *targets, const char *verb, const char *doing);
 
 /*
- * Attaches to each. Those that targets__choose_or_die chose may have ended since, as long as one is
- * left. 0, or -errno after a message, as session__attach.
+ * Attaches to each. One that has ended since, or that cannot be recorded, is left out, with a
+ * message, as long as one is left. 0, or -errno after a message, as session__attach.
  */
 int targets__attach(const struct targets *targets, struct session *session);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A live process by way of /proc: identity, command line, mapped files, environment, memory,
- * children. In: a pid. Out: struct process. Any thread may call it; there is no state. The target
- * chooses its comm (any bytes, ')' too), its command line and the names of the files that it maps,
- * so nothing here trusts those.
+ * A live process by way of /proc: identity, command line, mapped files, memory, children. In: a
+ * pid. Out: struct process. Any thread may call it; there is no state. The target chooses its comm
+ * (any bytes, ')' too), its command line and the names of the files that it maps, so nothing here
+ * trusts those.
  */
 #include "user/proc/process.h"
 
@@ -26,7 +26,6 @@
 #include "user/proc/task.h"
 
 #define COMMAND_BYTES sizeof(((struct process *)0)->command)
-#define ENVIRON_BYTES (8u << 20) /* Linux allows 6 MiB of arguments and environment */
 
 #define PF_KTHREAD    0x00200000u /* Linux include/linux/sched.h */
 
@@ -195,102 +194,6 @@ const struct mapped_file *process__file(const struct process *p, const char *pre
 			return &p->files[i];
 	}
 	return NULL;
-}
-
-/* Calls fn for each "NAME=VALUE" of the environment with which it was started, until fn returns true. */
-static int each_variable(pid_t pid, bool (*fn)(const char *entry, void *ctx), void *ctx)
-{
-	size_t total;
-	char *data;
-	int err = proc__slurp_memory(pid, 0, "environ", ENVIRON_BYTES, &data, &total);
-
-	if (err)
-		return err;
-	for (char *entry = data; entry < data + total; entry += strlen(entry) + 1)
-		if (fn(entry, ctx))
-			break;
-	free(data);
-	return 0;
-}
-
-/* The value of a variable in "NAME=VALUE"; NULL: it is another variable's. */
-static const char *variable_value(const char *entry, const char *name)
-{
-	size_t length = strlen(name);
-
-	return !strncmp(entry, name, length) && entry[length] == '=' ? entry + length + 1 : NULL;
-}
-
-struct environ_search {
-	const struct environ_value *values;
-	size_t cnt, found_cnt;
-	bool *found; /* the first one of a name counts */
-};
-
-static bool take_variable(const char *entry, void *ctx)
-{
-	struct environ_search *search = ctx;
-
-	for (size_t i = 0; i < search->cnt; i++) {
-		const char *value = search->found[i] ? NULL : variable_value(entry, search->values[i].name);
-
-		if (!value)
-			continue;
-		snprintf(search->values[i].value, search->values[i].size, "%s", value);
-		search->found[i] = true;
-		search->found_cnt++;
-	}
-	return search->found_cnt == search->cnt;
-}
-
-static int read_environ(pid_t pid, struct environ_search *search)
-{
-	search->found = calloc(search->cnt, sizeof(*search->found));
-	if (!search->found)
-		return -ENOMEM;
-	for (size_t i = 0; i < search->cnt; i++)
-		search->values[i].value[0] = 0;
-	return each_variable(pid, take_variable, search);
-}
-
-int process__environs(pid_t pid, const struct environ_value *values, size_t cnt)
-{
-	struct environ_search search = {.values = values, .cnt = cnt};
-	int err = read_environ(pid, &search);
-
-	free(search.found);
-	return err;
-}
-
-int process__environ(pid_t pid, const char *name, char *value, size_t size)
-{
-	const struct environ_value wanted = {name, value, size};
-	struct environ_search search = {.values = &wanted, .cnt = 1};
-	int err = read_environ(pid, &search);
-
-	if (!err && !search.found_cnt)
-		err = -ENOENT;
-	free(search.found);
-	return err;
-}
-
-int process__parse_rank(const char *text)
-{
-	char *end;
-	long rank;
-
-	if (!isdigit((unsigned char)*text))
-		return -1;
-	errno = 0;
-	rank = strtol(text, &end, 10);
-	return *end || errno || rank > INT32_MAX ? -1 : (int)rank;
-}
-
-int process__rank(pid_t pid)
-{
-	char rank[16];
-
-	return process__environ(pid, "RANK", rank, sizeof(rank)) ? -1 : process__parse_rank(rank);
 }
 
 /* "HIERARCHY:CONTROLLERS:PATH" lines; the kernel refuses names with a newline. */

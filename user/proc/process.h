@@ -95,22 +95,6 @@ int mapped_file__elf(const struct mapped_file *file, struct elf **out);
  */
 const char *mapped_file__explain(int err, const char **fix);
 /*
- * Value of a variable in its initial environment, into value (cut, 0-terminated). 0, -ENOENT, or
- * -errno.
- */
-int process__environ(pid_t pid, const char *name, char *value, size_t size);
-/* The rank that its environment says (RANK); -1: none, or not a number. */
-int process__rank(pid_t pid);
-/* What a text says as a rank: a number from 0 to INT32_MAX; -1: something else. */
-int process__parse_rank(const char *text);
-/* The same for several variables, by one read. Sets the values of those that are not there to "". */
-struct environ_value {
-	const char *name;
-	char *value;
-	size_t size;
-};
-int process__environs(pid_t pid, const struct environ_value *values, size_t cnt);
-/*
  * The path of its cgroup, "/" for the root; where it is in several hierarchies, the longest. Returns
  * 0 or -errno.
  */

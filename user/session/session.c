@@ -331,11 +331,17 @@ int session__attach(struct session *s, pid_t pid, bool may_end)
 		return miss_process(pid, may_end);
 	if (err)
 		return refuse_process(pid, err);
-	if (targets__find(s, process.pid)) {
+	t = targets__find(s, process.pid);
+	if (t)
 		process__release(&process);
+	if (t && t->role == ROLE_MAIN)
 		log__warn(NULL, "process %d was given twice: it is recorded once", pid);
-		return 0;
+	if (t && t->role != ROLE_MAIN) { /* it is there as the child of one that was given */
+		targets__promote(s, t);
+		target__emit(s, t);
 	}
+	if (t)
+		return 0;
 	err = targets__add(s, &process, ROLE_MAIN, &t);
 	if (err) {
 		process__release(&process);
@@ -343,10 +349,11 @@ int session__attach(struct session *s, pid_t pid, bool may_end)
 	}
 	err = check_target(s, t, may_end, targets__resolve(s, t));
 	err = err ?: SOURCES_TRY(attached, s, t);
-	if (err == -ESRCH)
+	if (err) {
+		target__detach(s, t);
 		target__mark_gone(s, t);
-	if (err)
 		return err;
+	}
 	add_children(s, t->process.pid); /* pid may be that of a thread */
 	s->attach_ns += session__now_ns() - start;
 	return 0;

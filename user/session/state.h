@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "include/probes.h"
+#include "user/identity/rank.h"
 #include "user/lib/map.h"
 #include "user/lib/names.h"
 #include "user/proc/process.h"
@@ -53,6 +54,9 @@ struct target {
 	char torch[32];
 	char jax[16]; /* as in struct rec_target */
 	enum target_role role;
+	struct rank rank;         /* as it was when the session last looked */
+	uint64_t rank_delay_ns;   /* how long the session waits for its next look at the rank, */
+	uint64_t rank_look_at_ns; /* which is then */
 	bool has_python, has_torch;
 	const struct mapped_file *torch_file, *jax_file; /* in `process`; NULL: not mapped */
 	bool emitted;                                    /* targets__resolve emitted REC_TARGET */
@@ -169,6 +173,20 @@ int file__elf(struct session *s, const struct mapped_file *file, struct elf **ou
 void file__close(struct session *s, const struct mapped_file *file);
 void session__free_files(struct session *s);
 
+/* identify.c */
+/* Emits REC_TARGET with all that is known of the target. */
+void target__emit(struct session *s, struct target *t);
+/* Is it a worker of a torch DataLoader? */
+bool target__is_worker(const struct target *t);
+/* Now and then: emits the target again when its rank is another one than the session said. */
+void target__look_at_rank(struct session *s, struct target *t, uint64_t now);
+/*
+ * Call at the end: makes children with steps main processes in the report, unless their parent has
+ * steps too and they are no ranks of their own. This includes children of launchers such as torchrun
+ * or a shell.
+ */
+void targets__emit_trainers(struct session *s);
+
 /* targets.c */
 struct target *targets__find(struct session *s, pid_t pid);
 /* Adds a process and takes ownership of *process. 0 or -errno. */
@@ -176,7 +194,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 /* Looks at the target's mapped files and attaches missing probes. 0 or -errno. */
 int targets__resolve(struct session *s, struct target *t);
 int targets__open(struct session *s, struct target *t);
-/* A child has steps of its own: the session records its operators too. */
+/* The child is a main process: the session records its operators too. */
 void targets__promote(struct session *s, struct target *t);
 /* Does a process have steps of its own? Fetching a few batches is not enough. */
 static inline bool targets__has_steps(const struct proc *proc)
@@ -184,11 +202,6 @@ static inline bool targets__has_steps(const struct proc *proc)
 	return proc->steps.rule || proc->steps.seen_rule == STEP_BACKWARD;
 }
 
-/*
- * Call at the end: makes children with steps main processes in the report, unless their parent has
- * steps too. This includes children of launchers such as torchrun or a shell.
- */
-void targets__emit_trainers(struct session *s);
 void targets__handle_event(struct session *s, const struct rec_proc *rec);
 /* Handles pending targets, and exits whose event was lost. */
 void targets__tend(struct session *s);

@@ -100,25 +100,6 @@ static void set_target_process(struct target *t, struct process *process)
 	t->jax_file = jax__file(&t->process);
 }
 
-static void emit_target(struct session *s, struct target *t)
-{
-	struct rec_target rec = {
-		.hdr = {.type = REC_TARGET, .size = sizeof(rec)},
-		.pid = t->process.pid,
-		.nspid = t->process.nspid,
-		.parent_pid = t->process.parent,
-		.role = t->role,
-		.rank = process__rank(t->process.pid),
-	};
-
-	snprintf(rec.python, sizeof(rec.python), "%s", t->python.version);
-	snprintf(rec.torch, sizeof(rec.torch), "%s", t->torch);
-	snprintf(rec.jax, sizeof(rec.jax), "%s", t->jax);
-	snprintf(rec.command, sizeof(rec.command), "%.*s", (int)sizeof(rec.command) - 1, t->process.command);
-	session__emit(s, &rec.hdr);
-	t->sent = rec;
-}
-
 int targets__add(struct session *s, struct process *process, enum target_role role, struct target **out)
 {
 	struct target **targets = reallocarray(s->targets, s->target_cnt + 1, sizeof(*targets));
@@ -146,6 +127,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 		ended->reused = true;
 	set_target_process(t, process);
 	t->role = role;
+	t->rank.number = -1;
 	now = session__now_ns();
 	age = process__age_ns(&t->process);
 	t->since_ns = now > age ? now - age : 0;
@@ -278,10 +260,10 @@ int targets__resolve(struct session *s, struct target *t)
 	err = err ?: later_err;
 	later_err = SOURCES_TRY(looked_at, s, t);
 	err = err ?: later_err;
-	if (t->role == ROLE_CHILD && torch__is_worker(&t->process))
+	if (t->role == ROLE_CHILD && target__is_worker(t))
 		t->role = ROLE_WORKER;
 	if (news || !t->emitted)
-		emit_target(s, t);
+		target__emit(s, t);
 	t->emitted = true;
 	t->awaits_libraries = !(t->has_torch || t->jax[0]) || !t->has_python || !t->python.started ||
 			      session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
@@ -311,30 +293,6 @@ void targets__promote(struct session *s, struct target *t)
 {
 	t->role = ROLE_MAIN;
 	SOURCES_TRY(looked_at, s, t);
-}
-
-static bool pid_has_steps(struct session *s, pid_t pid)
-{
-	struct proc proc;
-
-	for (size_t i = 0; i < s->target_cnt; i++)
-		if (s->targets[i]->process.pid == pid && target__proc(s, s->targets[i], &proc) &&
-		    targets__has_steps(&proc))
-			return true;
-	return false;
-}
-
-void targets__emit_trainers(struct session *s)
-{
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		struct target *t = s->targets[i];
-
-		if (!t->sent.pid || t->sent.role != ROLE_CHILD || t->role != ROLE_MAIN ||
-		    pid_has_steps(s, t->process.parent))
-			continue;
-		t->sent.role = ROLE_MAIN;
-		session__emit(s, &t->sent.hdr);
-	}
 }
 
 static void schedule_look(struct target *t, uint64_t now, uint64_t delay)
@@ -405,7 +363,9 @@ static void add_forked_child(struct session *s, const struct rec_proc *rec)
 	t->python_inode = parent->python_inode;
 	snprintf(t->torch, sizeof(t->torch), "%s", parent->torch);
 	snprintf(t->jax, sizeof(t->jax), "%s", parent->jax);
-	snprintf(t->python.version, sizeof(t->python.version), "%s", parent->python.version);
+	t->python = parent->python; /* which has the same addresses in a fork */
+	t->python.file = NULL;
+	t->rank = parent->rank;
 	SOURCES_CALL(on_fork, s, parent, t, followed);
 	attach_fork(s, t);
 	if (!followed) {
@@ -413,7 +373,7 @@ static void add_forked_child(struct session *s, const struct rec_proc *rec)
 		target__mark_gone(s, t); /* the session ignores it from now on */
 		return;
 	}
-	emit_target(s, t);
+	target__emit(s, t);
 	if (s->opened)
 		targets__open(s, t);
 	schedule_look(t, session__now_ns(), FORK_SETTLE_NS);
@@ -436,6 +396,7 @@ static void forget_program(struct session *s, struct target *t, bool ended)
 	t->python = (struct python){};
 	t->python_dev = t->python_inode = 0;
 	t->torch[0] = t->jax[0] = 0;
+	t->rank = (struct rank){.number = -1};
 }
 
 static void end_target(struct session *s, struct target *t)
@@ -475,9 +436,9 @@ void targets__handle_event(struct session *s, const struct rec_proc *rec)
 static void settle_fork(struct session *s, struct target *t)
 {
 	t->pending = t->awaits_libraries = false;
-	if (torch__is_worker(&t->process)) {
+	if (target__is_worker(t)) {
 		t->role = ROLE_WORKER;
-		emit_target(s, t);
+		target__emit(s, t);
 	} else if (s->options.children == CHILDREN_WORKERS) {
 		SOURCES_CALL(unfollow, s, t);
 		target__detach(s, t);
@@ -572,6 +533,8 @@ void targets__tend(struct session *s)
 			end_gone_target(s, t);
 		if (!t->gone)
 			note_interpreters(s, t);
+		if (!t->gone)
+			target__look_at_rank(s, t, now);
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
 	}
 	targets__forget_ended(s);

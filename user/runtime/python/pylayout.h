@@ -24,6 +24,7 @@ enum py_walk_field {
 	PY_WALK_TSTATE_THREAD,  /* PyThreadState.thread_id: the pthread_t, so the thread pointer */
 	PY_WALK_TSTATE_NATIVE,  /* PyThreadState.native_thread_id: the thread id; 0 before 3.11 */
 	PY_WALK_GIL, /* PyInterpreterState.ceval.gil, a pointer; up to 3.11 _PyRuntime.ceval.gil, the struct itself */
+	PY_WALK_INTERP_MODULES, /* PyInterpreterState.(imports.)modules: the dict sys.modules */
 	PY_WALK_CNT,
 };
 

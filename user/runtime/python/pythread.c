@@ -212,7 +212,7 @@ uint32_t py_thread__find_tss(pid_t pid, uint64_t runtime, const struct py_intern
 /* ---- the GIL ---- */
 
 /* The list has the newest first; the main interpreter is the oldest. */
-static uint64_t main_interpreter(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT])
+uint64_t py_thread__main_interpreter(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT])
 {
 	uint64_t interpreter = 0, next;
 
@@ -259,7 +259,8 @@ uint64_t py_thread__find_gil(pid_t pid, uint64_t runtime, const struct py_intern
 			     const uint32_t walk[PY_WALK_CNT])
 {
 	for (int i = 0; i < ATTEMPTS; i++) {
-		uint64_t interpreter = main_interpreter(pid, runtime, walk), gil = runtime + walk[PY_WALK_GIL];
+		uint64_t interpreter = py_thread__main_interpreter(pid, runtime, walk),
+			 gil = runtime + walk[PY_WALK_GIL];
 
 		if (i)
 			nanosleep(&moment, NULL);

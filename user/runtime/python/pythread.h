@@ -35,6 +35,9 @@ int py_thread__list(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT
 /* How many interpreters there are, 64 at most; or -errno. */
 int py_thread__interpreters(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT]);
 
+/* The address of the main interpreter's state; 0: there is none, or the list was changing. */
+uint64_t py_thread__main_interpreter(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT]);
+
 /* The same as py_thread__list, but retries while the list is changing. Count, or -errno. */
 int py_thread__list_still(pid_t pid, const struct python *python, struct py_thread **out);
 

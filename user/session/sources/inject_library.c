@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "user/proc/deputy.h"
+#include "user/proc/environ.h"
 #include "user/proc/target_file.h"
 
 #define NAME "libstepflame-inject.so"

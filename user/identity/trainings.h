@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What each process of this host that has torch or JAX is to a training job: a trainer, or a worker,
+ * helper or launcher of one; and which of them are one job. In: /proc and the memory of processes.
+ * Out: a table. What a process says of itself is hostile: it decides what its owner's processes
+ * are taken for, and nothing more.
+ */
+#ifndef STEPFLAME_USER_IDENTITY_TRAININGS_H
+#define STEPFLAME_USER_IDENTITY_TRAININGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "user/identity/program.h"
+#include "user/identity/rank.h"
+#include "user/proc/process.h"
+
+#define CONTAINER_ID 64 /* hex digits */
+
+enum training_role {
+	TRAINING_TRAINER,  /* what one records */
+	TRAINING_WORKER,   /* of the trainer `of`, with which it is recorded; so is */
+	TRAINING_HELPER,   /* one that has no part in the training: a server of multiprocessing, a compiler, ... */
+	TRAINING_LAUNCHER, /* has started trainers and waits for them */
+	TRAINING_NONE,     /* has torch or JAX, but runs no Python, and no trainer has started it */
+};
+
+struct training {
+	struct process process;
+	enum program program;
+	struct rank rank;
+	uint8_t exec_id[EXEC_ID_BYTES]; /* all 0: not known */
+	char run[128]; /* TORCHELASTIC_RUN_ID, unless it is torchrun's default; "": none, as in all texts here */
+	char slurm[32], slurm_step[32];   /* SLURM_JOB_ID, SLURM_STEP_ID */
+	char mpi[64];                     /* PMIX_NAMESPACE: a job of MPI */
+	char address[64], port[16];       /* MASTER_ADDR, MASTER_PORT, where the ranks meet */
+	char cgroup[1024];                /* the path */
+	char container[CONTAINER_ID + 1]; /* the id in that path */
+	pid_t above;                      /* the nearest of its ancestors that has torch or JAX; 0: none */
+	/* What follows from all of them: */
+	enum training_role role;
+	pid_t of;    /* a worker or helper: the trainer or launcher whose it is; 0: none is there */
+	int workers; /* that are `of` it */
+	size_t job;  /* index of the first process of its job */
+};
+
+struct trainings {
+	struct training *items; /* by pid */
+	size_t cnt;
+	size_t hidden; /* processes that may not be examined */
+};
+
+/* Looks at all processes of the host. 0 or -ENOMEM. Free with trainings__release. */
+int trainings__find(struct trainings *out);
+void trainings__release(struct trainings *t);
+
+/* Finds out from the rest what follows from it. */
+void trainings__relate(struct trainings *t);
+
+/* NULL: it is not in the table. */
+struct training *trainings__pid(const struct trainings *t, pid_t pid);
+
+/* Finds the id of a container in the path of its cgroup: "" if there is none. */
+void training__find_container(struct training *training);
+
+/* Is it what one records? */
+bool training__is_target(const struct training *training);
+
+/* "trainer", "worker", ... */
+const char *training_role__name(enum training_role role);
+
+#endif
