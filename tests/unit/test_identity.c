@@ -207,10 +207,10 @@ static void test_exec_id(void **state)
 
 /* ---- ranks ---- */
 
-static struct rank rank_with(const char *const environment[])
+static struct rank_id rank_with(const char *const environment[])
 {
 	struct process process;
-	struct rank rank;
+	struct rank_id rank;
 	pid_t pid;
 
 	pid = start_program("sleep", (const char *const[]){"sleep", "60", NULL}, environment);
@@ -224,7 +224,7 @@ static struct rank rank_with(const char *const environment[])
 #define EXPECT_RANK(expected, from, ...)                               \
 	do {                                                           \
 		const char *const environment[] = {__VA_ARGS__, NULL}; \
-		struct rank rank = rank_with(environment);             \
+		struct rank_id rank = rank_with(environment);             \
 		assert_int_equal(rank.number, expected);               \
 		assert_int_equal(rank.source, from);                   \
 	} while (0)

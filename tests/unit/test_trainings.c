@@ -36,7 +36,7 @@ static struct training *add(pid_t pid, pid_t parent, const char *command, const 
 	t->process.parent = parent;
 	t->process.start_time = pid;
 	snprintf(t->process.command, sizeof(t->process.command), "%s", command);
-	t->rank = (struct rank){rank__parse(rank), *rank ? RANK_ENVIRON : RANK_NONE};
+	t->rank = (struct rank_id){rank__parse(rank), *rank ? RANK_ENVIRON : RANK_NONE};
 	t->program = PROGRAM_SCRIPT;
 	memcpy(t->exec_id, &table.cnt, sizeof(table.cnt));
 	for (size_t i = 0; i + 1 < table.cnt; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Finds the number of a rank. In: a process and its interpreter. Out: struct rank. No state. */
+/* Finds the number of a rank. In: a process and its interpreter. Out: struct rank_id. No state. */
 #include "user/identity/rank.h"
 
 #include <ctype.h>
@@ -35,7 +35,7 @@ const char *rank_source__name(enum rank_source source)
 	return names[source];
 }
 
-bool rank__is_inherited(const struct rank *rank, const struct rank *above)
+bool rank__is_inherited(const struct rank_id *rank, const struct rank_id *above)
 {
 	return rank->source != RANK_GROUP && rank->number >= 0 && rank->number == above->number;
 }
@@ -85,7 +85,7 @@ static int rank_of_local(const int numbers[VARIABLE_CNT])
 	return size <= local || rank > INT32_MAX ? -1 : (int)rank;
 }
 
-static struct rank rank_of_environ(const struct process *process)
+static struct rank_id rank_of_environ(const struct process *process)
 {
 	static const enum variable mpi[] = {VARIABLE_OMPI, VARIABLE_PMIX, VARIABLE_PMI, VARIABLE_MV2};
 	struct environ_value values[VARIABLE_CNT];
@@ -95,28 +95,28 @@ static struct rank rank_of_environ(const struct process *process)
 	for (int i = 0; i < VARIABLE_CNT; i++)
 		values[i] = (struct environ_value){variable_names[i], texts[i], sizeof(texts[i])};
 	if (process__environs_now(process, values, VARIABLE_CNT))
-		return (struct rank){.number = -1};
+		return (struct rank_id){.number = -1};
 	for (int i = 0; i < VARIABLE_CNT; i++)
 		numbers[i] = rank__parse(texts[i]);
 	if (numbers[VARIABLE_RANK] >= 0)
-		return (struct rank){numbers[VARIABLE_RANK], RANK_ENVIRON};
+		return (struct rank_id){numbers[VARIABLE_RANK], RANK_ENVIRON};
 	if (rank_of_local(numbers) >= 0)
-		return (struct rank){rank_of_local(numbers), RANK_LOCAL_RANK};
+		return (struct rank_id){rank_of_local(numbers), RANK_LOCAL_RANK};
 	if (numbers[VARIABLE_SLURM] >= 0)
-		return (struct rank){numbers[VARIABLE_SLURM], RANK_SLURM};
+		return (struct rank_id){numbers[VARIABLE_SLURM], RANK_SLURM};
 	for (size_t i = 0; i < sizeof(mpi) / sizeof(*mpi); i++)
 		if (numbers[mpi[i]] >= 0)
-			return (struct rank){numbers[mpi[i]], RANK_MPI};
-	return (struct rank){.number = -1};
+			return (struct rank_id){numbers[mpi[i]], RANK_MPI};
+	return (struct rank_id){.number = -1};
 }
 
 /* ---- all ---- */
 
-struct rank rank__read(const struct process *process, const struct python *python)
+struct rank_id rank__read(const struct process *process, const struct python *python)
 {
 	struct process_group group;
 
 	if (python && python->started && !process_group__read(process->pid, python, &group))
-		return (struct rank){group.rank, RANK_GROUP};
+		return (struct rank_id){group.rank, RANK_GROUP};
 	return rank_of_environ(process);
 }

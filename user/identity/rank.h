@@ -19,7 +19,7 @@ enum rank_source {
 	RANK_MPI,        /* OMPI_COMM_WORLD_RANK, PMIX_RANK, PMI_RANK, MV2_COMM_WORLD_RANK */
 };
 
-struct rank {
+struct rank_id {
 	int number; /* -1: none */
 	enum rank_source source;
 };
@@ -28,7 +28,7 @@ struct rank {
  * Finds the rank of a process as it is now. python: NULL where none is known; then only the
  * environment counts.
  */
-struct rank rank__read(const struct process *process, const struct python *python);
+struct rank_id rank__read(const struct process *process, const struct python *python);
 
 /* What a text says as a rank: a number from 0 to INT32_MAX; -1: something else. */
 int rank__parse(const char *text);
@@ -40,6 +40,6 @@ const char *rank_source__name(enum rank_source source);
  * Has a process that a process with the rank `above` started, as a program of its own, only
  * inherited its rank? An environment is passed on to all that a rank starts.
  */
-bool rank__is_inherited(const struct rank *rank, const struct rank *above);
+bool rank__is_inherited(const struct rank_id *rank, const struct rank_id *above);
 
 #endif

@@ -169,7 +169,7 @@ static void drop_inherited_ranks(struct trainings *t)
 
 		if (above && !is_fork(training, above) && training->role == TRAINING_TRAINER &&
 		    rank__is_inherited(&training->rank, &above->rank))
-			training->rank = (struct rank){.number = -1};
+			training->rank = (struct rank_id){.number = -1};
 	}
 }
 

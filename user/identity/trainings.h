@@ -28,7 +28,7 @@ enum training_role {
 struct training {
 	struct process process;
 	enum program program;
-	struct rank rank;
+	struct rank_id rank;
 	uint8_t exec_id[EXEC_ID_BYTES]; /* all 0: not known */
 	char run[128]; /* TORCHELASTIC_RUN_ID, unless it is torchrun's default; "": none, as in all texts here */
 	char slurm[32], slurm_step[32];   /* SLURM_JOB_ID, SLURM_STEP_ID */

@@ -184,7 +184,7 @@ static int say_limit(const struct summary *summary, struct lines *lines)
 {
 	const struct verdict *verdict = &summary->of.verdict;
 	const struct blame_group *group = summary_words__group(&summary->of);
-	const struct line_text head = {"Limited by", LINE_HOT, 2, 0, 0}, why = {"", LINE_PLAIN, 3, 4, 0},
+	const struct line_text head = {"Limited by", LINE_HOT, 2, 0, 0}, why = {"", LINE_PLAIN, 3, 1, 0},
 			       next = {"Try", LINE_PLAIN, 3, 2, 0};
 	bool placed = verdict->place && verdict->why && !strstr(verdict->why, verdict->place);
 	char *limit = summary_words__limit(&summary->of);

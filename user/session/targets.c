@@ -396,7 +396,7 @@ static void forget_program(struct session *s, struct target *t, bool ended)
 	t->python = (struct python){};
 	t->python_dev = t->python_inode = 0;
 	t->torch[0] = t->jax[0] = 0;
-	t->rank = (struct rank){.number = -1};
+	t->rank = (struct rank_id){.number = -1};
 }
 
 static void end_target(struct session *s, struct target *t)
