@@ -116,7 +116,7 @@ static json_t *text_or_null(const char *text)
 	return text && *text ? json__string(text) : json_null();
 }
 
-static json_t *rank_or_null(const struct rank *rank)
+static json_t *rank_or_null(const struct rank_id *rank)
 {
 	return rank->number < 0 ? json_null() : json_integer(rank->number);
 }
