@@ -63,6 +63,7 @@ enum rec_type {
 	REC_MACHINE,       /* user: what its machine uses, beside these */
 	REC_LIMITS,        /* user: what its cgroups limit */
 	REC_STEPS,         /* user: many REC_STEP, packed: user/recording/step_blocks.h. The reader unpacks them */
+	REC_SHORTAGE,      /* user: what was short when a process ended */
 	REC__COUNT,
 };
 

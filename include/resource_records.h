@@ -48,4 +48,16 @@ struct rec_limits {
 	__u64 milli_cpus;   /* CPU time a second that a quota gives, in ms; 0: no quota */
 };
 
+enum shortage_known { SHORTAGE_CGROUP = 1, SHORTAGE_MACHINE = 2, SHORTAGE_SHM = 4 };
+
+/* What was short when a process ended: where something was. */
+struct rec_shortage {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 known;                     /* enum shortage_known: what follows */
+	__u64 cgroup_kills;              /* processes of its cgroup that the kernel killed for want of memory, */
+	__u64 machine_kills;             /* and of the machine, since the recording first saw it */
+	__u64 shm_bytes, shm_free_bytes; /* of /dev/shm, as it or its parent sees it */
+};
+
 #endif

@@ -224,7 +224,7 @@ static struct rank_id rank_with(const char *const environment[])
 #define EXPECT_RANK(expected, from, ...)                               \
 	do {                                                           \
 		const char *const environment[] = {__VA_ARGS__, NULL}; \
-		struct rank_id rank = rank_with(environment);             \
+		struct rank_id rank = rank_with(environment);          \
 		assert_int_equal(rank.number, expected);               \
 		assert_int_equal(rank.source, from);                   \
 	} while (0)

@@ -29,6 +29,29 @@ static int add_limits(struct resources *resources, const struct rec_limits *reco
 	return limits ? 0 : -ENOMEM;
 }
 
+struct shortage {
+	uint64_t pid;
+	struct rec_shortage record;
+};
+
+const struct rec_shortage *resources__shortage(const struct resources *resources, uint32_t pid)
+{
+	const uint64_t key = pid;
+	const struct shortage *shortage = MAP_FIND(&resources->shortages, struct shortage, &key);
+
+	return shortage ? &shortage->record : NULL;
+}
+
+static int add_shortage(struct resources *resources, const struct rec_shortage *record)
+{
+	const uint64_t key = record->pid;
+	struct shortage *shortage = MAP_ADD(&resources->shortages, struct shortage, &key);
+
+	if (shortage)
+		shortage->record = *record;
+	return shortage ? 0 : -ENOMEM;
+}
+
 int resources__add(struct resources *resources, const struct rec_hdr *record)
 {
 	struct rec_resources *sample;
@@ -36,6 +59,8 @@ int resources__add(struct resources *resources, const struct rec_hdr *record)
 
 	if (record->type == REC_LIMITS)
 		return add_limits(resources, (const void *)record);
+	if (record->type == REC_SHORTAGE)
+		return add_shortage(resources, (const void *)record);
 	resources->sorted = false;
 	if (record->type == REC_MACHINE) {
 		machine = array__add(&resources->machines, sizeof(*machine));
@@ -98,4 +123,5 @@ void resources__free(struct resources *resources)
 	free(resources->samples.items);
 	free(resources->machines.items);
 	map__free(&resources->limits);
+	map__free(&resources->shortages);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What processes and their machines used: takes REC_RESOURCES, REC_MACHINE and REC_LIMITS, and returns
- * them in order. Part of the job (job.h), which owns it: job__resources. Pointers are valid until the
+ * What processes and their machines used: takes REC_RESOURCES, REC_MACHINE, REC_LIMITS and
+ * REC_SHORTAGE, and returns them in order. Part of the job (job.h), which owns it: job__resources. Pointers are valid until the
  * next record.
  */
 #ifndef STEPFLAME_USER_MODEL_RESOURCES_H
@@ -17,6 +17,7 @@ struct resources {
 	struct array samples;  /* struct rec_resources */
 	struct array machines; /* struct rec_machine */
 	struct map limits;     /* the last REC_LIMITS by pid */
+	struct map shortages;  /* the last REC_SHORTAGE by pid */
 	bool sorted;
 };
 
@@ -27,6 +28,8 @@ const struct rec_resources *resources__samples(struct resources *resources, size
 const struct rec_machine *resources__machines(struct resources *resources, size_t *cnt);
 /* NULL: not known. */
 const struct rec_limits *resources__limits(const struct resources *resources, uint32_t pid);
+/* What was short when it ended. NULL: nothing that is known. */
+const struct rec_shortage *resources__shortage(const struct resources *resources, uint32_t pid);
 /* Drops the samples. */
 void resources__forget(struct resources *resources);
 void resources__free(struct resources *resources);

@@ -277,10 +277,10 @@ static const struct {
 	{"cpuset", add_processors},
 };
 
-int cgroup_look__limits(struct cgroup_look *look, pid_t pid, struct cgroup_limits *out)
+/* Reads the mounts, where the look has not done so, and the cgroups of a process, malloc'ed. 0 or -errno. */
+static int read_cgroups(struct cgroup_look *look, pid_t pid, char **cgroups)
 {
-	struct cgroup_folder folder;
-	char path[512], *cgroups;
+	char path[512];
 	size_t size;
 	int err = 0;
 
@@ -288,7 +288,43 @@ int cgroup_look__limits(struct cgroup_look *look, pid_t pid, struct cgroup_limit
 	if (!look->mounts)
 		err = proc__slurp_path(path, MOUNTS_BYTES, &look->mounts, &size);
 	snprintf(path, sizeof(path), "%s/proc/%d/cgroup", look->root ?: "", pid);
-	err = err ?: proc__slurp_path(path, CGROUPS_BYTES, &cgroups, &size);
+	return err ?: proc__slurp_path(path, CGROUPS_BYTES, cgroups, &size);
+}
+
+char *cgroup_look__kills_file(struct cgroup_look *look, pid_t pid)
+{
+	struct cgroup_folder folder;
+	char *cgroups, *file = NULL;
+
+	if (read_cgroups(look, pid, &cgroups))
+		return NULL;
+	if (!cgroup_folder__find(cgroups, look->mounts, "memory", &folder) &&
+	    asprintf(&file, "%s%s/%s", look->root ?: "", folder.path,
+		     folder.v1 ? "memory.oom_control" : "memory.events") < 0)
+		file = NULL;
+	free(cgroups);
+	return file;
+}
+
+bool cgroup__kills(const char *file, uint64_t *out)
+{
+	size_t size;
+	char *text;
+	bool has;
+
+	if (proc__slurp_path(file, FILE_BYTES, &text, &size))
+		return false;
+	has = !proc_usage__parse_value(text, "oom_kill", out);
+	free(text);
+	return has;
+}
+
+int cgroup_look__limits(struct cgroup_look *look, pid_t pid, struct cgroup_limits *out)
+{
+	struct cgroup_folder folder;
+	char *cgroups;
+	int err = read_cgroups(look, pid, &cgroups);
+
 	if (err)
 		return err;
 	if (!look->cgroups || strcmp(look->cgroups, cgroups)) {

@@ -29,6 +29,14 @@ struct cgroup_look {
 int cgroup_look__limits(struct cgroup_look *look, pid_t pid, struct cgroup_limits *out);
 void cgroup_look__release(struct cgroup_look *look);
 
+/*
+ * Finds the file in which the kernel counts the processes of this process's cgroup that it has killed
+ * for want of memory, that of a limit or the machine's: as the look names it, malloc'ed. NULL: none.
+ */
+char *cgroup_look__kills_file(struct cgroup_look *look, pid_t pid);
+/* What it counts. false: it is gone, or makes no sense. */
+bool cgroup__kills(const char *file, uint64_t *out);
+
 #define CGROUP_FOLDER_BYTES 4096
 
 /* The folder of a cgroup. */

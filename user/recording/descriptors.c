@@ -100,6 +100,9 @@
 	X(memory_bytes, NUMBER) X(available_bytes, NUMBER) X(swap_bytes, NUMBER) X(swap_free_bytes, NUMBER)
 #define REC_LIMITS_FIELDS(X, A) \
 	X(pid, PID) X(processors, NUMBER) X(memory_bytes, NUMBER) X(milli_cpus, NUMBER)
+#define REC_SHORTAGE_FIELDS(X, A) \
+	X(pid, PID) X(known, NUMBER) X(cgroup_kills, NUMBER) X(machine_kills, NUMBER) X(shm_bytes, NUMBER) \
+	X(shm_free_bytes, NUMBER)
 #define REC_STEPS_FIELDS(X, A) \
 	X(pid, PID) X(tid, TID) X(rule, NUMBER) X(serial, NUMBER) X(index, NUMBER) X(base_ns, TIME) \
 	X(step_cnt, NUMBER) X(parts, NUMBER) X(rest, NUMBER) X(bytes, NUMBER)

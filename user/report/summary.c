@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/analysis/endings.h"
 #include "user/lib/columns.h"
 #include "user/model/boundaries.h"
 #include "user/report/common.h"
@@ -20,6 +21,7 @@
 #include "user/report/text.h"
 
 #define SCREEN_LINES   24
+#define ENDINGS_SHOWN  3
 #define SCREEN_COLUMNS 100
 #define COLUMNS_MIN    40
 
@@ -68,6 +70,29 @@ double summary__steps_per_s(const struct summary *summary)
 	const struct step_track *track = summary->track;
 
 	return track && track->total_ns ? track->step_cnt / (track->total_ns / 1e9) : 0;
+}
+
+/* ---- what ended otherwise than well ---- */
+
+/* 0 or -ENOMEM. */
+static int say_endings(const struct summary *summary, struct lines *lines)
+{
+	struct endings endings;
+	int err = endings__find(summary->job, &endings);
+
+	for (size_t i = 0; !err && i < endings.cnt && i < ENDINGS_SHOWN; i++) {
+		const struct ending *e = &endings.items[i];
+
+		lines__add(lines, &(struct line_text){i ? "" : "Ended", LINE_HOT, 3, i ? 3 : 0, 0},
+			   "%s %s after %.1f s%s%s%s%s", e->name, e->how, e->at_s, *e->why ? ": " : "", e->why,
+			   *e->place ? "; last seen at " : "", e->place);
+	}
+	if (!err && endings.cnt > ENDINGS_SHOWN)
+		lines__add(lines, &(struct line_text){"", LINE_HOT, 1, 4, 0}, "and %zu more, later: report --json",
+			   endings.cnt - ENDINGS_SHOWN);
+	if (!err)
+		endings__release(&endings);
+	return err;
 }
 
 /* ---- title and steps ---- */
@@ -525,15 +550,15 @@ static int print_summary(const struct summary *summary, FILE *out)
 		.colour = summary->options->colour,
 		.utf8 = text__utf8(),
 	};
-	int err = 0;
+	int err = say_endings(summary, &lines);
 
 	say_title(summary, &lines);
 	if (summary->track) {
 		say_steps(summary, &lines);
-		err = say_limit(summary, &lines) ?: say_slow(summary, &lines);
+		err = err ?: say_limit(summary, &lines) ?: say_slow(summary, &lines);
 		say_phases(summary, &lines);
 	} else {
-		err = say_no_steps(summary, &lines);
+		err = err ?: say_no_steps(summary, &lines);
 	}
 	err = err ?: say_longest(summary, &lines);
 	say_gpu(summary, &lines);

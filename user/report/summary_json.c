@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The summary as JSON; docs/summary.md describes the keys. */
 #include <errno.h>
+#include <sys/wait.h>
 
+#include "user/analysis/endings.h"
 #include "user/report/common.h"
 #include "user/report/summary.h"
 
@@ -104,6 +106,32 @@ static json_t *json_workers(const struct summary *summary)
 	return list;
 }
 
+static json_t *json_endings(const struct summary *summary)
+{
+	json_t *list = json_array();
+	struct endings endings;
+
+	if (endings__find(summary->job, &endings)) {
+		json_decref(list);
+		return NULL;
+	}
+	for (size_t i = 0; i < endings.cnt; i++) {
+		const struct ending *e = &endings.items[i];
+		int status = e->exit->exit_code, signal = WTERMSIG(status);
+
+		common__json_append(
+			&list, json_pack("{s:I, s:s, s:o, s:f, s:o, s:o, s:o, s:o}", "pid", (json_int_t)e->target->pid,
+					 "role", e->target->role == ROLE_WORKER ? "worker" : "main", "rank",
+					 e->target->rank < 0 ? json_null() : json_integer(e->target->rank), "at_s",
+					 e->at_s, "signal", signal ? json_integer(signal) : json_null(), "exit_status",
+					 signal ? json_null() : json_integer(WEXITSTATUS(status)), "why",
+					 common__json_text(*e->why ? e->why : NULL), "place",
+					 common__json_text(*e->place ? e->place : NULL)));
+	}
+	endings__release(&endings);
+	return list;
+}
+
 /* A row with the keys of all. NULL: no memory. */
 static json_t *blank_longest(void)
 {
@@ -131,6 +159,7 @@ int summary__json(struct job *job, const struct report_options *options, FILE *o
 		return err;
 	}
 	object = common__json(job, report_summary.name);
+	common__json_set(&object, "ended", json_endings(&summary));
 	common__json_set(&object, "steps", json_steps(&summary));
 	common__json_set(&object, "limit", json_limit(&summary));
 	common__json_set(&object, "slow", json_slow(&summary));

@@ -54,7 +54,7 @@ struct target {
 	char torch[32];
 	char jax[16]; /* as in struct rec_target */
 	enum target_role role;
-	struct rank_id rank;         /* as it was when the session last looked */
+	struct rank_id rank;      /* as it was when the session last looked */
 	uint64_t rank_delay_ns;   /* how long the session waits for its next look at the rank, */
 	uint64_t rank_look_at_ns; /* which is then */
 	bool has_python, has_torch;

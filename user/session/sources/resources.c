@@ -16,12 +16,15 @@
 #include "user/proc/cgroup.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
+#include "user/proc/shm.h"
 #include "user/session/state.h"
 
-#define PERIOD_NS  1000000000ULL
-#define LEFT_EVERY 10  /* looks: cgroups sum up their memory when they are asked */
-#define KEPT_MAX   256 /* processes whose files stay open: the session needs descriptors for others */
-#define OTHERS_MAX 64  /* of the other processes in one look; the next look goes on with the rest */
+#define PERIOD_NS     1000000000ULL
+#define LEFT_EVERY    10  /* looks: cgroups sum up their memory when they are asked */
+#define KEPT_MAX      256 /* processes whose files stay open: the session needs descriptors for others */
+#define VMSTAT_BYTES  65536
+#define SHM_FULL_PART 50 /* full: less than this part of it is free */
+#define OTHERS_MAX    64 /* of the other processes in one look; the next look goes on with the rest */
 
 /* The network of a namespace, at one look. */
 struct network {
@@ -47,6 +50,11 @@ struct target_resources {
 	struct proc_files files;
 	bool kept, unfollowed;
 	struct rec_limits limits; /* the last that was sent */
+	/* As the session first saw it: */
+	char *kills_file; /* owned; NULL: not known */
+	uint64_t cgroup_kills, machine_kills;
+	bool has_machine_kills;
+	struct shm_space shm; /* as it last saw it; 0 bytes: not known */
 };
 
 static struct resources *state_of(const struct session *s)
@@ -129,6 +137,89 @@ static void emit_limits(struct session *s, struct target *t, const struct cgroup
 	session__emit(s, &rec.hdr);
 }
 
+/* The files of a process that ends meanwhile fail in many ways: nothing is lost with them. */
+static bool still_lives(const struct target *t)
+{
+	struct proc_stat stat;
+
+	return !proc__stat(t->process.pid, 0, &stat) && !proc_stat__dead(&stat) &&
+	       stat.start_time == t->process.start_time;
+}
+
+/* ---- what is short when a process ends ---- */
+
+static bool read_machine_kills(uint64_t *out)
+{
+	size_t size;
+	char *text;
+	bool has;
+
+	if (proc__slurp_path("/proc/vmstat", VMSTAT_BYTES, &text, &size))
+		return false;
+	has = !proc_usage__parse_value(text, "oom_kill", out);
+	free(text);
+	return has;
+}
+
+/* What a later shortage is compared with: anew where the process has got into another cgroup. */
+static void begin_shortages(struct session *s, struct target *t)
+{
+	struct target_resources *own = of_target(t);
+	char *file;
+
+	if (!own->has_machine_kills)
+		own->has_machine_kills = read_machine_kills(&own->machine_kills);
+	else if (t->role != ROLE_MAIN)
+		return;
+	file = cgroup_look__kills_file(&state_of(s)->cgroups, t->process.pid);
+	/* One that ends has been moved to the root of the cgroups. */
+	if (!still_lives(t) || (file && own->kills_file && !strcmp(file, own->kills_file))) {
+		free(file);
+		return;
+	}
+	free(own->kills_file);
+	own->kills_file = file;
+	if (file && !cgroup__kills(file, &own->cgroup_kills)) {
+		free(file);
+		own->kills_file = NULL;
+	}
+}
+
+/* Of a process that has ended, its parent sees it, if it lives; else what was last seen counts. */
+static struct shm_space find_shm(struct session *s, const struct target *t)
+{
+	struct target *parent = targets__find(s, t->process.parent);
+	struct shm_space space = of_target(t)->shm;
+
+	if (parent && shm__space(parent->process.pid, &space))
+		space = of_target(parent)->shm;
+	return space;
+}
+
+static void emit_shortage(struct session *s, struct target *t)
+{
+	struct rec_shortage rec = {.hdr = {.type = REC_SHORTAGE, .size = sizeof(rec)}, .pid = t->process.pid};
+	struct target_resources *own = of_target(t);
+	struct shm_space shm = find_shm(s, t);
+	uint64_t kills;
+
+	if (own->kills_file && cgroup__kills(own->kills_file, &kills) && kills > own->cgroup_kills) {
+		rec.known |= SHORTAGE_CGROUP;
+		rec.cgroup_kills = kills - own->cgroup_kills;
+	}
+	if (own->has_machine_kills && read_machine_kills(&kills) && kills > own->machine_kills) {
+		rec.known |= SHORTAGE_MACHINE;
+		rec.machine_kills = kills - own->machine_kills;
+	}
+	if (shm.bytes && shm.free_bytes < shm.bytes / SHM_FULL_PART) {
+		rec.known |= SHORTAGE_SHM;
+		rec.shm_bytes = shm.bytes;
+		rec.shm_free_bytes = shm.free_bytes;
+	}
+	if (rec.known)
+		session__emit(s, &rec.hdr);
+}
+
 static void set_left(struct session *s, struct target *t, struct rec_resources *rec)
 {
 	struct resources *r = state_of(s);
@@ -145,15 +236,6 @@ static void set_left(struct session *s, struct target *t, struct rec_resources *
 		rec->known |= RESOURCES_LEFT | RESOURCES_LEFT_CGROUP;
 		rec->left_bytes = limits.memory_left_bytes;
 	}
-}
-
-/* The files of a process that ends meanwhile fail in many ways: nothing is lost with them. */
-static bool still_lives(const struct target *t)
-{
-	struct proc_stat stat;
-
-	return !proc__stat(t->process.pid, 0, &stat) && !proc_stat__dead(&stat) &&
-	       stat.start_time == t->process.start_time;
 }
 
 static void look_at(struct session *s, struct target *t, bool left)
@@ -185,6 +267,8 @@ static void look_at(struct session *s, struct target *t, bool left)
 	rec.read_bytes = usage.read_bytes;
 	rec.written_bytes = usage.written_bytes;
 	if (!usage.ended) {
+		if (left && t->role == ROLE_MAIN)
+			shm__space(rec.pid, &own->shm);
 		failed += set_network(r, rec.pid, &rec);
 		set_swap(r, rec.pid, &rec);
 		if (left)
@@ -236,6 +320,7 @@ static void look_at_all(struct session *s, bool left)
 			if (others > OTHERS_MAX)
 				continue;
 		}
+		begin_shortages(s, t);
 		look_at(s, t, left);
 	}
 	cgroup_look__release(&r->cgroups);
@@ -285,6 +370,8 @@ static void look_at_ended(struct session *s, struct target *t)
 {
 	if (is_wanted(s) && !of_target(t)->unfollowed && of_target(t)->kept)
 		look_at(s, t, false);
+	if (is_wanted(s) && !of_target(t)->unfollowed)
+		emit_shortage(s, t);
 	close_files(s, t);
 }
 
@@ -296,6 +383,7 @@ static void forget(struct session *s, struct target *t)
 static void free_target(struct target *t)
 {
 	proc_files__close(&of_target(t)->files);
+	free(of_target(t)->kills_file);
 }
 
 static void free_state(struct session *s)

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which processes of a job ended otherwise than well while it was recorded, and of what. */
+#ifndef STEPFLAME_USER_ANALYSIS_ENDINGS_H
+#define STEPFLAME_USER_ANALYSIS_ENDINGS_H
+
+#include "user/model/job.h"
+
+struct ending {
+	const struct rec_target *target; /* owned by the job */
+	const struct rec_proc *exit;     /* owned by the job */
+	double at_s;                     /* since the recording began */
+	char *name;                      /* "rank 1 (process 12)", "process 12", "DataLoader worker 13" */
+	char *how;                       /* "was killed by SIGKILL", "ended with exit status 1" */
+	char *why;                       /* what was short then; "": nothing that is known */
+	char *place;                     /* "train.py:40 step": where its main thread was last seen; "": not known */
+};
+
+struct endings {
+	struct ending *items; /* by time */
+	size_t cnt;
+};
+
+/* 0 or -ENOMEM. Release with endings__release. */
+int endings__find(struct job *job, struct endings *out);
+void endings__release(struct endings *endings);
+
+#endif
