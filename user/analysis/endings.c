@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "user/analysis/place.h"
+#include "user/analysis/workers.h"
 #include "user/lib/compare.h"
 #include "user/model/resources.h"
 #include "user/model/samples.h"
@@ -16,9 +17,9 @@
 
 #define MIB (1024.0 * 1024)
 
-static char *name_of(const struct rec_target *target)
+static char *name_of(const struct rec_target *target, bool is_worker)
 {
-	const char *kind = target->role == ROLE_WORKER ? "DataLoader worker" : "process";
+	const char *kind = is_worker ? "DataLoader worker" : "process";
 	char *text;
 	int length;
 
@@ -113,7 +114,7 @@ static char *place_of(struct job *job, uint32_t pid)
 static int describe(struct job *job, struct ending *ending)
 {
 	ending->at_s = ((double)ending->exit->time_ns - job__window(job)->start_ns) / 1e9;
-	ending->name = name_of(ending->target);
+	ending->name = name_of(ending->target, ending->is_worker);
 	ending->how = how_of(ending->exit->exit_code);
 	ending->why = why_of(job, ending->exit);
 	ending->place = place_of(job, ending->target->pid);
@@ -136,11 +137,12 @@ int endings__find(struct job *job, struct endings *out)
 	*out = (struct endings){.items = calloc(cnt + 1, sizeof(*out->items))};
 	err = out->items ? 0 : -ENOMEM;
 	for (size_t i = 0; i < cnt && !err; i++) {
-		const struct rec_proc *exit = targets[i].role == ROLE_CHILD ? NULL : job__exit(job, targets[i].pid);
+		const struct rec_proc *exit = job__exit(job, targets[i].pid);
+		bool is_worker = workers__ended_as_one(&targets[i], exit);
 
-		if (!exit || !exit->exit_code)
+		if (!exit || !exit->exit_code || (!is_worker && targets[i].role != ROLE_MAIN))
 			continue;
-		out->items[out->cnt] = (struct ending){.target = &targets[i], .exit = exit};
+		out->items[out->cnt] = (struct ending){.target = &targets[i], .exit = exit, .is_worker = is_worker};
 		err = describe(job, &out->items[out->cnt++]);
 	}
 	if (err)

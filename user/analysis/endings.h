@@ -8,6 +8,7 @@
 struct ending {
 	const struct rec_target *target; /* owned by the job */
 	const struct rec_proc *exit;     /* owned by the job */
+	bool is_worker;                  /* of a DataLoader; else one that trains */
 	double at_s;                     /* since the recording began */
 	char *name;                      /* "rank 1 (process 12)", "process 12", "DataLoader worker 13" */
 	char *how;                       /* "was killed by SIGKILL", "ended with exit status 1" */

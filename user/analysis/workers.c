@@ -49,13 +49,19 @@ static uint32_t main_of(const struct job *job, const struct rec_target *worker)
 	return 0;
 }
 
+bool workers__ended_as_one(const struct rec_target *target, const struct rec_proc *exit)
+{
+	if (target->role != ROLE_CHILD)
+		return target->role == ROLE_WORKER;
+	return exit && !strncmp(exit->comm, WORKER_COMM, sizeof(exit->comm));
+}
+
 /*
  * Recognises a worker that ended before its threads' names were recorded by what it does, or by its
  * last name.
  */
 static bool is_worker(const struct workers *w, const struct rec_target *target)
 {
-	const struct rec_proc *end = target->role == ROLE_CHILD ? job__exit(w->job, target->pid) : NULL;
 	uint32_t thread = target->role == ROLE_CHILD ? by_thread__find(&w->by_thread, target->pid, target->pid) : 0;
 
 	for (size_t i = 0; i < by_thread__cnt(&w->by_thread, thread); i++) {
@@ -64,7 +70,7 @@ static bool is_worker(const struct workers *w, const struct rec_target *target)
 		if (stack == STACK_WORKS || stack == STACK_IDLE)
 			return true;
 	}
-	return target->role == ROLE_WORKER || (end && !strncmp(end->comm, WORKER_COMM, sizeof(end->comm)));
+	return workers__ended_as_one(target, job__exit(w->job, target->pid));
 }
 
 static int loader__find_workers(struct workers *w, struct loader *loader)

@@ -21,5 +21,10 @@ void workers__free(struct workers *workers); /* accepts NULL */
  * then of their first batches. NULL only with *cnt == 0.
  */
 const struct loader *workers__loaders(const struct workers *workers, size_t *cnt);
+/*
+ * Is this a worker by what was recorded of it, or by the name that its main thread ended with? exit:
+ * of the same process; NULL: not known.
+ */
+bool workers__ended_as_one(const struct rec_target *target, const struct rec_proc *exit);
 
 #endif

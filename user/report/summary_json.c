@@ -121,7 +121,7 @@ static json_t *json_endings(const struct summary *summary)
 
 		common__json_append(
 			&list, json_pack("{s:I, s:s, s:o, s:f, s:o, s:o, s:o, s:o}", "pid", (json_int_t)e->target->pid,
-					 "role", e->target->role == ROLE_WORKER ? "worker" : "main", "rank",
+					 "role", e->is_worker ? "worker" : "main", "rank",
 					 e->target->rank < 0 ? json_null() : json_integer(e->target->rank), "at_s",
 					 e->at_s, "signal", signal ? json_integer(signal) : json_null(), "exit_status",
 					 signal ? json_null() : json_integer(WEXITSTATUS(status)), "why",

@@ -209,6 +209,8 @@ struct source {
 	 * records it.
 	 */
 	void (*on_fork)(struct session *s, struct target *parent, struct target *child, bool followed);
+	/* A child that is recorded ended before stepflame read it. */
+	void (*lost_child)(struct session *s, struct target *parent, pid_t pid);
 	/* The session has decided not to record this child. */
 	void (*unfollow)(struct session *s, struct target *t);
 	/*

@@ -318,7 +318,7 @@ static void attach_fork(struct session *s, struct target *t)
  * Emits a child that ended before the session looked at it, with the properties of its parent:
  * workers of short epochs are such children.
  */
-static void emit_ended_child(struct session *s, const struct target *parent, uint32_t pid)
+static void emit_ended_child(struct session *s, struct target *parent, uint32_t pid)
 {
 	struct rec_target rec = parent->sent;
 
@@ -328,6 +328,7 @@ static void emit_ended_child(struct session *s, const struct target *parent, uin
 	rec.parent_pid = parent->process.pid;
 	rec.role = ROLE_CHILD;
 	session__emit(s, &rec.hdr);
+	SOURCES_CALL(lost_child, s, parent, pid);
 }
 
 /* Is this the process that was forked at that time? Another one may have its pid by now. */

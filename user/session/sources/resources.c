@@ -196,11 +196,11 @@ static struct shm_space find_shm(struct session *s, const struct target *t)
 	return space;
 }
 
-static void emit_shortage(struct session *s, struct target *t)
+/* Since t began; of the process pid: t, or a child of which no more is known. */
+static void emit_shortage(struct session *s, const struct target *t, pid_t pid, struct shm_space shm)
 {
-	struct rec_shortage rec = {.hdr = {.type = REC_SHORTAGE, .size = sizeof(rec)}, .pid = t->process.pid};
-	struct target_resources *own = of_target(t);
-	struct shm_space shm = find_shm(s, t);
+	struct rec_shortage rec = {.hdr = {.type = REC_SHORTAGE, .size = sizeof(rec)}, .pid = pid};
+	const struct target_resources *own = of_target(t);
 	uint64_t kills;
 
 	if (own->kills_file && cgroup__kills(own->kills_file, &kills) && kills > own->cgroup_kills) {
@@ -371,8 +371,18 @@ static void look_at_ended(struct session *s, struct target *t)
 	if (is_wanted(s) && !of_target(t)->unfollowed && of_target(t)->kept)
 		look_at(s, t, false);
 	if (is_wanted(s) && !of_target(t)->unfollowed)
-		emit_shortage(s, t);
+		emit_shortage(s, t, t->process.pid, find_shm(s, t));
 	close_files(s, t);
+}
+
+static void look_at_lost_child(struct session *s, struct target *parent, pid_t pid)
+{
+	struct shm_space shm;
+
+	if (shm__space(parent->process.pid, &shm))
+		shm = of_target(parent)->shm;
+	if (is_wanted(s))
+		emit_shortage(s, parent, pid, shm);
 }
 
 static void forget(struct session *s, struct target *t)
@@ -400,6 +410,7 @@ const struct source source_resources = {
 	.unfollow = unfollow,
 	.on_exec = on_exec,
 	.on_exit = look_at_ended,
+	.lost_child = look_at_lost_child,
 	.forget = forget,
 	.free_target = free_target,
 	.free = free_state,
