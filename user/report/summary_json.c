@@ -119,14 +119,14 @@ static json_t *json_endings(const struct summary *summary)
 		const struct ending *e = &endings.items[i];
 		int status = e->exit->exit_code, signal = WTERMSIG(status);
 
-		common__json_append(
-			&list, json_pack("{s:I, s:s, s:o, s:f, s:o, s:o, s:o, s:o}", "pid", (json_int_t)e->target->pid,
-					 "role", e->is_worker ? "worker" : "main", "rank",
-					 e->target->rank < 0 ? json_null() : json_integer(e->target->rank), "at_s",
-					 e->at_s, "signal", signal ? json_integer(signal) : json_null(), "exit_status",
-					 signal ? json_null() : json_integer(WEXITSTATUS(status)), "why",
-					 common__json_text(*e->why ? e->why : NULL), "place",
-					 common__json_text(*e->place ? e->place : NULL)));
+		common__json_append(&list,
+				    json_pack("{s:I, s:s, s:o, s:f, s:o, s:o, s:o, s:o}", "pid",
+					      (json_int_t)e->target->pid, "role", e->is_worker ? "worker" : "main",
+					      "rank", e->target->rank < 0 ? json_null() : json_integer(e->target->rank),
+					      "at_s", e->at_s, "signal", signal ? json_integer(signal) : json_null(),
+					      "exit_status", signal ? json_null() : json_integer(WEXITSTATUS(status)),
+					      "why", common__json_text(*e->why ? e->why : NULL), "place",
+					      common__json_text(*e->place ? e->place : NULL)));
 	}
 	endings__release(&endings);
 	return list;
