@@ -4,6 +4,7 @@ The ways in which people start ranks: ps, record, dump and the straggler are rig
 host meanwhile, so that what looks at all of its processes is held to those of the test.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -45,7 +46,7 @@ class Started:
     """The processes of one job, each in a session of its own where nothing starts them all."""
 
     def __init__(self, bench, way):
-        self.bench = bench
+        self.bench, self.parts = bench, []
         self.go_on = bench.directory / "go-on"
         self.go_on.touch()
         words, self.front = WAYS[way]
@@ -62,6 +63,8 @@ class Started:
         else:
             more = [] if words[0].startswith("ddp") else ["--port", port]
             self.parts = [self.start([helpers.PYTHON, JOB, *words, *more], environment)]
+
+    def await_ranks(self):
         self.pids = dict(helpers.until(helpers.READY_SECONDS * 2, self.ranks, self.what))
 
     def of_rank(self, rank, environment):
@@ -86,11 +89,9 @@ class Started:
             assert part.wait() == 0, part.what()
 
     def kill(self):
-        for part in self.parts:
-            try:
-                os.killpg(part.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        for pid in set().union(*(below(part.pid) for part in self.parts if part.running())):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -99,6 +100,7 @@ def started(bench):
 
     def start(way):
         jobs.append(Started(bench, way))
+        jobs[-1].await_ranks()
         return jobs[-1]
 
     yield start
