@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
 A FUSE file system with one file, "file", whose contents never come; the name "nowhere" is never found or missed.
-Its process ends it. usage: silent_fs.py FOLDER
+Its process ends it. With FILE and UID, the file has the contents of FILE, for that user alone: root may not read it.
+usage: silent_fs.py FOLDER [FILE UID]
 """
 
 import ctypes
@@ -11,7 +12,9 @@ import sys
 
 LOOKUP, GETATTR, OPEN, READ, INIT, OPENDIR = 1, 3, 14, 15, 26, 27
 WITHOUT_ANSWER = {2, 42, READ}  # FORGET, BATCH_FORGET
-BYTES = 4096
+CONTENTS = open(sys.argv[2], "rb").read() if len(sys.argv) > 2 else None
+BYTES = len(CONTENTS) if CONTENTS else 4096
+BUFFER = 1 << 17
 
 
 def attributes(node):
@@ -21,10 +24,13 @@ def attributes(node):
 
 def answer(code, node, body):
     """(error, bytes), or None: none"""
+    if code == READ and CONTENTS:
+        _, offset, size = struct.unpack_from("<2QI", body)
+        return 0, CONTENTS[offset : offset + size]
     if code in WITHOUT_ANSWER or (code == LOOKUP and body == b"nowhere\0"):
         return None
     if code == INIT:
-        return 0, struct.pack("<4I2H2I2H8I", 7, 31, BYTES, 0, 8, 6, BYTES, 1, 1, 0, *[0] * 8)
+        return 0, struct.pack("<4I2H2I2H8I", 7, 31, BUFFER, 0, 8, 6, BUFFER, 1, 1, 0, *[0] * 8)
     if code == LOOKUP and body == b"file\0":
         return 0, struct.pack("<4Q2I", 2, 0, 3600, 3600, 0, 0) + attributes(2)
     if code == LOOKUP:
@@ -38,7 +44,7 @@ def answer(code, node, body):
 
 def main():
     fuse = os.open("/dev/fuse", os.O_RDWR)
-    options = b"fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other" % fuse
+    options = b"fd=%d,rootmode=40000," % fuse + (b"user_id=%s,group_id=0" % sys.argv[3].encode() if CONTENTS else b"user_id=0,group_id=0,allow_other")
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"silent", sys.argv[1].encode(), b"fuse", 6, options):
         sys.exit(os.strerror(ctypes.get_errno()))

@@ -15,6 +15,8 @@ import recfile as r
 from helpers import ERROR, PERMISSION, TARGET, UNSUPPORTED, check_message, stepflame
 from replay.test_bad_input import piped
 
+NOBODY = 65534
+
 
 @helpers.needs_bpf
 def test_recording_to_standard_output(bench):
@@ -52,6 +54,56 @@ def test_not_python(bench):
     check_message(result, UNSUPPORTED)
     assert str(sleep.pid) in result.stderr, result
     assert sleep.running()
+
+
+@helpers.needs_bpf
+def test_other_implementation(bench):
+    shutil.copy("/bin/sleep", bench.directory / "pypy3.10")
+    sleep = bench.process(bench.directory / "pypy3.10", 60)
+    result = stepflame("record", "-p", sleep.pid, "-o", bench.directory / "r")
+    check_message(result, UNSUPPORTED)
+    assert "process %d runs PyPy, which is not supported" % sleep.pid in result.stderr, result
+
+
+@pytest.fixture
+def unreadable(bench):
+    """Debian's Python in a mounted file system that root may not read."""
+    if not os.path.exists("/dev/fuse"):
+        pytest.skip("no FUSE here")
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o755)
+    server = bench.process(sys.executable, Path(__file__).with_name("silent_fs.py"), place, Path("/usr/bin/python3").resolve(), NOBODY)
+    server.until_ready()
+    yield place / "file"
+    subprocess.run(["umount", "-l", place], check=True)
+    place.rmdir()
+
+
+@helpers.needs_bpf
+def test_unreadable_interpreter(bench, unreadable):
+    command = [unreadable, "-u", "-c", "import time; print('ready', flush=True); time.sleep(60)"]
+    idle = bench.process("setpriv", "--reuid=%d" % NOBODY, "--regid=0", "--clear-groups", *command, cwd="/").until_ready()
+    for command in (["record", "-o", bench.directory / "r"], ["dump"]):
+        result = stepflame(*command, "-p", idle.pid)
+        assert result.returncode == PERMISSION and "may not read the program or the libpython of process %d" % idle.pid in result.stderr, result
+        assert "fix: its file system refuses" in result.stderr, result
+
+
+@helpers.needs_bpf
+def test_main_thread_has_ended(bench):
+    """It trains on, but the kernel shows its memory no more."""
+    code = """
+import ctypes, threading, time
+thread = threading.Thread(target=lambda: [print(time.sleep(0.01) or "ready", flush=True) for _ in range(6000)])
+thread.start()
+ctypes.CDLL(None).syscall(60, 0)  # exit, of this thread alone
+"""
+    half = bench.process(sys.executable, "-u", "-c", code).until_ready()
+    helpers.until(helpers.END_SECONDS, lambda: "zombie" in Path("/proc/%d/status" % half.pid).read_text(), half.what)
+    for command in (["record", "-o", bench.directory / "r"], ["dump"]):
+        result = stepflame(*command, "-p", half.pid)
+        check_message(result, TARGET)
+        assert "the main thread of process %d has ended" % half.pid in result.stderr, result
 
 
 @helpers.needs_bpf

@@ -168,7 +168,8 @@ static int dump_process__read(struct dump_process *p, pid_t pid, enum target_rol
 	if (python_err && python_err != -ENOENT)
 		p->trouble = python_err == -EOPNOTSUPP || python_err == -ENOTSUP
 				     ? "this Python is not supported or not laid out as expected"
-				     : strerror(-python_err);
+			     : python_err == -ELIBACC ? "this Python may not be read"
+						      : strerror(-python_err);
 	p->command = strdup(process.command[0] ? process.command : process.comm);
 	err = p->command ? dump_process__threads(p, &process, python_err ? NULL : &python) : -ENOMEM;
 	process__release(&process);

@@ -104,6 +104,8 @@ static const char *what_is_seen(const struct ps_look *look)
 		return look->python_err ? "jitted calls (Python not supported)" : "jitted calls, compiles";
 	if (look->python_err == -ENOENT)
 		return "labels (no Python)";
+	if (look->python_err == -ELIBACC)
+		return "labels (Python may not be read)";
 	if (look->python_err)
 		return "labels (Python not supported)";
 	if (!look->python.functions.next)

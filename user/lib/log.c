@@ -20,6 +20,7 @@ int log__exit_code(int err)
 		return SF_EXIT_OK;
 	case EPERM:
 	case EACCES:
+	case ELIBACC:
 		return SF_EXIT_PERMISSION;
 	case ESRCH:
 		return SF_EXIT_TARGET;

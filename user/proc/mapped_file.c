@@ -42,20 +42,27 @@ static bool mapping__parse(char *line, struct mapping *out)
 /* Where the files of a process are looked up, by the deputy. */
 struct file_view {
 	pid_t pid;
-	int root;            /* or -errno */
-	struct stat program; /* what the process has executed */
+	int root; /* or -errno */
+	/* What the process has executed; only where its file system denies that, its path. */
+	struct stat program;
+	char program_path[PATH_MAX];
 };
 
 static void file_view__open(struct file_view *view, pid_t pid)
 {
+	ssize_t length;
 	char path[32];
 
 	memset(view, 0, sizeof(*view));
 	view->pid = pid;
 	view->root = target_file__root(pid);
 	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	if (stat(path, &view->program))
-		view->program.st_ino = 0;
+	if (!stat(path, &view->program))
+		return;
+	view->program.st_ino = 0;
+	length = readlink(path, view->program_path, sizeof(view->program_path) - 1);
+	if (length < 0)
+		view->program_path[0] = 0;
 }
 
 static void file_view__close(struct file_view *view)
@@ -140,7 +147,8 @@ static void file_view__locate(const struct file_view *view, struct mapped_file *
 	if (access(file->open_path, R_OK) &&
 	    snprintf(file->open_path, PATH_MAX, "/proc/%d/root%s", view->pid, file->path) >= PATH_MAX)
 		file->open_path[0] = 0;
-	file->is_program = !stat(file->open_path, &st) && file_view__runs(view, &st);
+	file->is_program = view->program_path[0] ? !strcmp(view->program_path, file->path)
+						 : !stat(file->open_path, &st) && file_view__runs(view, &st);
 }
 
 struct locate_request {

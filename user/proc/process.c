@@ -111,12 +111,36 @@ int process__read(pid_t pid, struct process *out)
 	return err;
 }
 
+/* Does its main thread no longer run, and others do? */
+static bool main_thread_has_ended(pid_t pid)
+{
+	struct proc_stat stat;
+	bool runs = false;
+	pid_t *tids;
+	int cnt;
+
+	if (proc__stat(pid, 0, &stat) || !proc_stat__dead(&stat))
+		return false;
+	cnt = task__list(pid, &tids);
+	for (int i = 0; i < cnt; i++)
+		runs |= !proc__stat(pid, tids[i], &stat) && !proc_stat__dead(&stat);
+	if (cnt >= 0)
+		free(tids);
+	return runs;
+}
+
 const char *process__explain(int err, pid_t pid, char *why, size_t size)
 {
 	const char *fix = NULL, *text;
 
 	switch (err) {
 	case -ESRCH:
+		if (main_thread_has_ended(pid)) {
+			snprintf(why, size,
+				 "the main thread of process %d has ended: the kernel shows nothing of its memory",
+				 pid);
+			return "let the main thread of the job wait for the others (threading.Thread.join)";
+		}
 		snprintf(why, size, "there is no process %d", pid);
 		return "stepflame ps lists the training processes of this host";
 	case -EPERM:

@@ -54,6 +54,11 @@ static bool file__is_libpython(const struct mapped_file *file)
 	return !strncmp(file__name(file), "libpython3.", 11) && isdigit((unsigned char)file__name(file)[11]);
 }
 
+static bool is_refused(int err)
+{
+	return err == -EACCES || err == -EPERM;
+}
+
 /*
  * The executable goes first: its definitions win over a libpython that an extension brought. A file
  * named python is also the executable when the process was started through the loader (ld.so
@@ -75,9 +80,23 @@ static int process__find_python(const struct process *process, const struct mapp
 				return 0;
 			if (round == 1) /* report a libpython that cannot be read */
 				result = err;
+			if (is_refused(err))
+				result = -ELIBACC;
 		}
 	}
 	return result;
+}
+
+/* Another implementation of Python, by the files that it maps; NULL: none that is known. */
+static const char *other_python(const struct process *process)
+{
+	static const char *const others[][2] = {
+		{"libpypy", "PyPy"}, {"pypy", "PyPy"}, {"libpythonvm", "GraalPy"}, {"graalpy", "GraalPy"}};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+		if (process__file(process, others[i][0]))
+			return others[i][1];
+	return NULL;
 }
 
 /* ---- version ---- */
@@ -221,6 +240,7 @@ static int python__describe(const struct process *process, struct python *out, c
 int python__find(const struct process *process, struct python *out, struct elf **elf)
 {
 	struct elf *opened = NULL;
+	const char *other;
 	int err;
 
 	memset(out, 0, sizeof(*out));
@@ -229,7 +249,9 @@ int python__find(const struct process *process, struct python *out, struct elf *
 	err = process__find_python(process, &out->file, &opened);
 	if (err) {
 		out->file = NULL;
-		return err;
+		other = other_python(process);
+		snprintf(out->version, sizeof(out->version), "%s", other ?: "");
+		return other ? -EOPNOTSUPP : err;
 	}
 	err = python__describe(process, out, opened);
 	if (err && deputy__gave_up(process->pid))
@@ -249,7 +271,16 @@ const char *python__explain(int err, pid_t pid, const char *comm, const char *ve
 	case -ENOENT:
 		snprintf(why, PYTHON_WHY_BYTES, "process %d (%s) is not a Python program", pid, comm);
 		return "give the PID of the Python process itself; stepflame ps lists them";
+	case -ELIBACC:
+		snprintf(why, PYTHON_WHY_BYTES, "may not read the program or the libpython of process %d", pid);
+		return "its file system refuses (FUSE of another user, NFS with root_squash): mount it with "
+		       "allow_other or "
+		       "no_root_squash, or install Python on a local disk";
 	case -ENOTSUP: /* EOPNOTSUPP has the same number */
+		if (version[0] && !isdigit((unsigned char)version[0])) {
+			snprintf(why, PYTHON_WHY_BYTES, "process %d runs %s, which is not supported", pid, version);
+			return "run the job with CPython 3.8 to 3.14";
+		}
 		snprintf(why, PYTHON_WHY_BYTES,
 			 "process %d runs Python %s, which is not supported or not laid out as expected", pid,
 			 version[0] ? version : "(unknown version)");
