@@ -121,7 +121,7 @@ struct rec_target {
 	__u32 pid;   /* in stepflame's pid namespace */
 	__u32 nspid; /* in the process's own pid namespace */
 	__u32 role;  /* enum target_role */
-	__s32 rank;  /* RANK in its environment; -1: unknown */
+	__s32 rank;  /* as user/identity/rank.h finds it; -1: unknown */
 	__u32 parent_pid;
 	__u32 pad;
 	char python[16];
@@ -559,8 +559,7 @@ struct rec_file {
  */
 struct pipe_val {
 	__u64 writes, messages;
-	__u64 first_ns; /* first message; 0: none */
-	__u64 last_ns;  /* last message or write */
+	__u64 first_ns, last_ns; /* first message, 0: none; last message or write */
 	__u64 active_ns;
 	__u64 active_cnt; /* messages that end a stretch of active time */
 	__u64 rows;       /* proc_io.pipe_rows at the last message; only for BPF */

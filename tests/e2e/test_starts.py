@@ -130,42 +130,83 @@ def below(pid):
     return all_
 
 
-@pytest.mark.alone
-@helpers.needs_bpf
-@pytest.mark.parametrize("way", WAYS)
-def test_start(bench, started, way):
-    job = started(way)
+def check_ps(job, way):
+    """Its trainers with their ranks and workers, and nothing else is a trainer. Returns the pids of its workers."""
     ranks = {pid: rank for rank, pid in job.pids.items()}
     assert sorted(ranks.values()) == [0, 1]
-    # ps
     mine = set().union(*(below(part.pid) for part in job.parts))
     seen = listed()
     trainers = {row["pid"]: row for row in seen["processes"] if row["pid"] in mine and row["role"] == "trainer"}
     assert {pid: row["rank"] for pid, row in trainers.items()} == ranks, seen
     parts = {row["pid"]: row for row in seen["parts"] if row["pid"] in mine}
     workers = {pid: row["of"] for pid, row in parts.items() if row["role"] == "worker"}
-    if "--workers" in WAYS[way][0]:
-        assert sorted(workers.values()) == sorted(ranks), parts
-        assert all(trainers[pid]["workers"] == 1 for pid in ranks)
-    else:
-        assert workers == {} and all(row["workers"] == 0 for row in trainers.values()), parts
-    # record, of both ranks, the first of them first, which may have started the other one
-    file = bench.directory / "a.rec"
-    record = bench.record("-p", ",".join(str(job.pids[rank]) for rank in (0, 1)), "-d", "4s", output=file)
-    assert record.wait() == helpers.OK, record.what()
-    assert "given twice" not in record.stderr, record.stderr
+    expected = 1 if "--workers" in WAYS[way][0] else 0
+    assert sorted(workers.values()) == sorted(ranks) * expected, parts
+    assert all(row["workers"] == expected for row in trainers.values()), trainers
+    return workers
+
+
+def check_dump(job):
+    dumped = json.loads(helpers.stepflame("dump", "--json", "-p", job.pids[0], "-p", job.pids[1]).stdout)
+    assert {process["rank"]: process["pid"] for process in dumped["target"] if process["role"] == "main"} == job.pids
+
+
+def check_targets(job, workers, file):
     targets = {target["pid"]: target for target in helpers.report(file, "--all", "--per-rank")["target"]}
-    assert {pid: target["rank"] for pid, target in targets.items() if target["role"] == "main"} == ranks, targets
-    if workers:
-        assert {pid for pid, target in targets.items() if target["role"] == "worker"} >= set(workers), targets
+    assert {target["rank"]: pid for pid, target in targets.items() if target["role"] == "main"} == job.pids, targets
+    assert {pid for pid, target in targets.items() if target["role"] == "worker"} >= set(workers), targets
+
+
+def check_straggler(job, file):
     steps = json.loads(helpers.report_text(file, "--steps", "--json"))
     assert steps["straggler"]["rank"] == 1 and steps["straggler"]["pid"] == job.pids[1], steps["straggler"]
     verdict = steps["verdict"]
     assert (verdict["class"], verdict["cause"], verdict["place"]) == ("straggler", "sleep", "started.py:%d late" % line_of("time.sleep(LATE")), verdict
     assert "rank 1 holds the others up" in helpers.report_text(file)
-    # dump
-    dumped = json.loads(helpers.stepflame("dump", "--json", "-p", job.pids[0], "-p", job.pids[1]).stdout)
-    assert {process["pid"]: process["rank"] for process in dumped["target"] if process["pid"] in ranks} == ranks
+
+
+def ranks_of_traces(folder):
+    """{rank: steps that were traced} as HTA reads them; None: it is not there."""
+    try:
+        from hta.common.trace import Trace
+    except ImportError:
+        return None
+    trace = Trace(trace_dir=str(folder))
+    trace.parse_traces(use_multiprocessing=False)
+    return {rank: len(trace.get_trace(rank)) for rank in trace.get_ranks()}
+
+
+@helpers.needs_bpf
+@pytest.mark.parametrize("way", ["ddp", "spawn-forkserver", "torchrun-title-after"])
+def test_who(bench, started, way):
+    job = started(way)
+    workers = check_ps(job, way)
+    record = bench.record("-p", "%d,%d" % (job.pids[0], job.pids[1]), "-d", "1s")
+    assert record.wait() == helpers.OK, record.what()
+    check_targets(job, workers, record.file)
+    check_dump(job)
+    job.end()
+
+
+@pytest.mark.alone
+@helpers.needs_bpf
+@pytest.mark.parametrize("way", WAYS)
+def test_start(bench, started, way):
+    job = started(way)
+    workers = check_ps(job, way)
+    # Both ranks, the first of them first, which may have started the other one; and beside that, each by itself.
+    both = bench.record("-p", "%d,%d" % (job.pids[0], job.pids[1]), "-d", "4s", output=bench.directory / "both.rec")
+    each = [bench.record("-p", job.pids[rank], "-d", "4s", output=bench.directory / ("%d.rec" % rank)) for rank in (0, 1)]
+    for record in (both, *each):
+        assert record.wait() == helpers.OK, record.what()
+        assert "given twice" not in record.stderr, record.stderr
+    merged = bench.directory / "merged.rec"
+    result = helpers.stepflame("merge", *(record.file for record in each), "-o", merged)
+    assert result.returncode == helpers.OK, result
+    for file in (both.file, merged):
+        check_targets(job, workers, file)
+        check_straggler(job, file)
+    check_dump(job)
     job.end()
 
 

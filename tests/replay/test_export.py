@@ -413,13 +413,14 @@ def test_processes_together_or_apart(tmp_path):
 
 def test_output_files(tmp_path):
     path = small(tmp_path / "stepflame.rec")
-    plain = export(path, "-f", "chrome").replace('"traceName": "stdout"', '"traceName": "OUT"')
-    for out in ("a.json", "a.json.gz"):
-        assert export(path, "-f", "chrome", "-o", tmp_path / out) == ""
+    plain = export(path, "-f", "chrome", "-p", 1).replace('"traceName": "stdout"', '"traceName": "OUT"')
+    for out in ("plain/a.json", "packed/a.json.gz"):
+        (tmp_path / out).parent.mkdir()
+        assert export(path, "-f", "chrome", "-p", 1, "-o", tmp_path / out) == ""
         data = (tmp_path / out).read_bytes()
         text = (gzip.decompress(data) if out.endswith("gz") else data).decode()
         assert text.replace(json.dumps(str(tmp_path / out)), '"OUT"') == plain
-    result = subprocess.run([helpers.STEPFLAME, "export", "-f", "chrome"], capture_output=True, cwd=tmp_path)
+    result = subprocess.run([helpers.STEPFLAME, "export", "-f", "chrome", "-p", "1"], capture_output=True, cwd=tmp_path)
     assert result.returncode == 0 and result.stdout.decode().replace('"stdout"', '"OUT"') == plain
 
 

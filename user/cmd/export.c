@@ -16,6 +16,7 @@
 #include "user/cmd/input.h"
 #include "user/cmd/parse.h"
 #include "user/export/export.h"
+#include "user/export/ranks.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"
@@ -165,6 +166,7 @@ struct export_models {
 	/* NULL for formats made from samples: */
 	struct timeline *timeline;
 	struct tracks *tracks;
+	struct export_ranks ranks;
 };
 
 static int add_record_to_export(const struct rec_hdr *record, void *ctx)
@@ -270,6 +272,52 @@ static int check_export_samples(const struct export_args *arguments, struct job 
 	return -ENODATA;
 }
 
+static void say_given_ranks(const struct export_ranks *ranks)
+{
+	char *list = NULL;
+	size_t size;
+	FILE *out = open_memstream(&list, &size);
+	const char *comma = "";
+
+	for (size_t i = 0; out && i < ranks->cnt; i++) {
+		if (!ranks->items[i].given)
+			continue;
+		fprintf(out, "%s%u is rank %d", comma, REC_PID(ranks->items[i].pid), ranks->items[i].rank);
+		comma = ", ";
+	}
+	if (out && !fclose(out))
+		log__info("processes without a rank are numbered by their PIDs: %s", list);
+	free(list);
+}
+
+/* Says what of the ranks a reader that wants one trace for each would miss. */
+static void warn_of_ranks(const struct export_args *arguments, const struct export_ranks *ranks)
+{
+	if (ranks->any_given)
+		say_given_ranks(ranks);
+	for (size_t i = 0; i < ranks->cnt; i++)
+		for (size_t k = 0; k < i; k++)
+			if (ranks->items[i].rank == ranks->items[k].rank)
+				log__warn("export each with --pid into a folder of its own",
+					  "processes %u and %u are both rank %d: Holistic Trace Analysis shows one of "
+					  "them",
+					  REC_PID(ranks->items[k].pid), REC_PID(ranks->items[i].pid),
+					  ranks->items[i].rank);
+	if (ranks->cnt > 1 && !arguments->pid && !arguments->format->folder && !output__is_stdout(arguments->output))
+		log__info("one trace with all %zu ranks; Holistic Trace Analysis wants one for each: -f tensorboard -o "
+			  "FOLDER, or --pid",
+			  ranks->cnt);
+}
+
+static int find_ranks(const struct export_args *arguments, struct export_models *models)
+{
+	int err = arguments->format->ranked ? export_ranks__find(models->job, &models->ranks) : 0;
+
+	if (!err && arguments->format->ranked)
+		warn_of_ranks(arguments, &models->ranks);
+	return err;
+}
+
 static int prepare_models(const struct export_args *arguments, struct export_models *models)
 {
 	const struct gpu *gpu;
@@ -284,7 +332,7 @@ static int prepare_models(const struct export_args *arguments, struct export_mod
 	if (err)
 		return err;
 	warn_of_losses(input__name(arguments->file), models);
-	return check_timeline(arguments, models);
+	return check_timeline(arguments, models) ?: find_ranks(arguments, models);
 }
 
 /* ---- what goes out ---- */
@@ -341,6 +389,7 @@ static int write_out(const struct export_models *models, const struct export_arg
 
 	if (!out)
 		return -errno;
+	export_options.ranks = &models->ranks;
 	if (pid)
 		export_options.pid = pid;
 	utf8__copy(name, sizeof(name), output__is_stdout(path) ? "stdout" : path, sizeof(name));
@@ -355,6 +404,21 @@ static int write_out(const struct export_models *models, const struct export_arg
 	return err;
 }
 
+/* A folder of traces, of which two are of one rank. */
+static void warn_of_other_trace(const struct export_models *models, const char *path, uint32_t pid)
+{
+	int rank = pid                      ? export_ranks__of(&models->ranks, pid)
+		   : models->ranks.cnt == 1 ? models->ranks.items[0].rank
+					    : -1;
+	char *other = rank < 0 || output__is_stdout(path) ? NULL : export_ranks__other_trace(path, rank);
+
+	if (other)
+		log__warn("export each recording into a folder of its own",
+			  "%s, beside %s, is of rank %d too: Holistic Trace Analysis shows one of them", other, path,
+			  rank);
+	free(other);
+}
+
 /* 0; -EPIPE; or -errno after a message. */
 static int export_to_file(const struct export_models *models, const struct export_args *arguments, const char *path,
 			  uint32_t pid)
@@ -366,6 +430,8 @@ static int export_to_file(const struct export_models *models, const struct expor
 		err = write_out(models, arguments, path, pid, output.fd) ?: output__keep(&output);
 		output__release(&output);
 	}
+	if (!err && arguments->format->ranked)
+		warn_of_other_trace(models, path, pid ?: arguments->pid);
 	if (err && err != -EPIPE)
 		output__explain(path, &output, err);
 	return err;
@@ -433,6 +499,7 @@ int cmd_export(int argc, char **argv)
 	if (err == -EPIPE)
 		err = 0;
 out:
+	export_ranks__release(&models.ranks);
 	tracks__free(models.tracks);
 	timeline__free(models.timeline);
 	job__free(models.job);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "user/export/chrome_private.h"
+#include "user/export/ranks.h"
 #include "user/lib/json.h"
 #include "user/report/common.h"
 
@@ -285,6 +286,23 @@ static int put_devices(struct chrome *c, const struct export_options *options)
 	return 0;
 }
 
+/* "numbered_ranks": the pids that have been given a rank, with that rank. */
+static void put_given_ranks(const struct chrome *c, const struct export_ranks *ranks)
+{
+	const char *comma = "";
+
+	if (!ranks || !ranks->any_given)
+		return;
+	fputs("\"numbered_ranks\": {", c->out);
+	for (size_t i = 0; i < ranks->cnt; i++) {
+		if (!ranks->items[i].given)
+			continue;
+		fprintf(c->out, "%s\"%u\": %d", comma, ranks->items[i].pid, ranks->items[i].rank);
+		comma = ", ";
+	}
+	fputs("},\n", c->out);
+}
+
 /*
  * Writes the keys before the events. HTA finds the rank by the line, so the line must come before
  * the events.
@@ -303,6 +321,7 @@ static int put_trace_head(struct chrome *c, struct job *job, int rank, const str
 	version = export__json_text(host->version);
 	if (rank >= 0)
 		fprintf(c->out, "\"distributedInfo\": {\"rank\": %d},\n", rank);
+	put_given_ranks(c, options->ranks);
 	if (host_name && version)
 		fprintf(c->out, "\"host_name\": %s,\n\"stepflame\": %s,\n", host_name, version);
 	fprintf(c->out, "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": %" PRIu64 ",\n\"traceEvents\": [",
@@ -315,6 +334,11 @@ static int put_trace_head(struct chrome *c, struct job *job, int rank, const str
 static bool is_exported(const struct timeline_track *track, const struct export_options *options)
 {
 	return !options->pid || track->pid == options->pid;
+}
+
+static int rank_of(const struct export_options *options, uint32_t pid)
+{
+	return options->ranks ? export_ranks__of(options->ranks, pid) : -1;
 }
 
 /* Finds the clock of the trace, and the rank of the first process that has one. */
@@ -335,7 +359,7 @@ static void find_clock_and_rank(struct chrome *c, const struct job *job, const s
 		if (tracks[i].spans[0].start_ns < c->first_ns)
 			c->first_ns = tracks[i].spans[0].start_ns;
 		if (*rank < 0)
-			*rank = common__target(job, tracks[i].pid).rank;
+			*rank = rank_of(options, tracks[i].pid);
 	}
 	all = export__tracks(options, &cnt);
 	for (size_t i = 0; i < cnt; i++) {
@@ -344,7 +368,7 @@ static void find_clock_and_rank(struct chrome *c, const struct job *job, const s
 		if (all[i].events[0].start_ns < c->first_ns)
 			c->first_ns = all[i].events[0].start_ns;
 		if (*rank < 0 && all[i].pid)
-			*rank = common__target(job, all[i].pid).rank;
+			*rank = rank_of(options, all[i].pid);
 	}
 	if (c->first_ns == UINT64_MAX) /* nothing is exported */
 		c->first_ns = host->monotonic_ns;
@@ -453,6 +477,6 @@ static int write_tensorboard(struct job *job, const struct timeline *timeline, c
 	return write_trace(job, timeline, options, out, true);
 }
 
-const struct export_ops export_chrome = {.name = "chrome", .write = write_chrome};
+const struct export_ops export_chrome = {.name = "chrome", .ranked = true, .write = write_chrome};
 const struct export_ops export_tensorboard = {
-	.name = "tensorboard", .gzip = true, .folder = true, .write = write_tensorboard};
+	.name = "tensorboard", .gzip = true, .ranked = true, .folder = true, .write = write_tensorboard};

@@ -20,6 +20,7 @@ struct export_options {
 	bool native;        /* also the interpreter's own functions */
 	/* For formats made from the timeline: what else has a time; built. NULL: nothing. */
 	const struct tracks *tracks;
+	const struct export_ranks *ranks; /* NULL: no process has one */
 };
 
 /* What a format is made from. */
@@ -29,6 +30,7 @@ struct export_ops {
 	const char *name;
 	bool binary; /* do not write it to a terminal */
 	bool gzip;   /* always compressed */
+	bool ranked; /* a file says of which rank it is */
 	bool folder; /* a file per process, in a folder: the caller writes each with options.pid */
 	enum export_source source;
 	/*
