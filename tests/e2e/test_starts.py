@@ -5,6 +5,7 @@ host meanwhile, so that what looks at all of its processes is held to those of t
 """
 
 import contextlib
+import gzip
 import json
 import os
 import re
@@ -165,15 +166,14 @@ def check_straggler(job, file):
     assert "rank 1 holds the others up" in helpers.report_text(file)
 
 
-def ranks_of_traces(folder):
-    """{rank: steps that were traced} as HTA reads them; None: it is not there."""
-    try:
-        from hta.common.trace import Trace
-    except ImportError:
-        return None
-    trace = Trace(trace_dir=str(folder))
-    trace.parse_traces(use_multiprocessing=False)
-    return {rank: len(trace.get_trace(rank)) for rank in trace.get_ranks()}
+def check_traces(job, folder, file):
+    """Holistic Trace Analysis, where it is there, shows both ranks, each in the file of its process."""
+    result = helpers.stepflame("export", file, "-f", "tensorboard", "-o", folder)
+    assert result.returncode == helpers.OK and not result.stderr, result
+    hta = pytest.importorskip("hta.trace_analysis", reason="tools/setup.sh python --readers installs HolisticTraceAnalysis")
+    assert sorted(hta.TraceAnalysis(trace_dir=str(folder)).t.traces) == [0, 1]
+    traces = {json.loads(gzip.decompress(path.read_bytes()))["distributedInfo"]["rank"]: path.name for path in folder.iterdir()}
+    assert all("_%d." % pid in traces[rank] for rank, pid in job.pids.items()), traces
 
 
 @helpers.needs_bpf
@@ -208,6 +208,7 @@ def test_start(bench, started, way):
         check_straggler(job, file)
     check_dump(job)
     job.end()
+    check_traces(job, bench.directory / "traces", merged)
 
 
 def line_of(text):

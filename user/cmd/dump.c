@@ -214,8 +214,19 @@ static int dump__add(struct dump *dump, pid_t pid, enum target_role role)
 	return err;
 }
 
-/* A child may end at any time, so only a process that the user named causes an error. */
-static int dump__add_job(struct dump *dump, pid_t pid)
+static bool is_named(const struct pids *named, pid_t pid)
+{
+	for (size_t i = 0; i < named->cnt; i++)
+		if (named->pid[i] == pid)
+			return true;
+	return false;
+}
+
+/*
+ * Adds a process of `named`, and its children, unless they are named themselves. A child may end at
+ * any time, so only a process that the user named causes an error.
+ */
+static int dump__add_job(struct dump *dump, pid_t pid, const struct pids *named)
 {
 	char why[PYTHON_WHY_BYTES];
 	pid_t *children = NULL;
@@ -230,7 +241,7 @@ static int dump__add_job(struct dump *dump, pid_t pid)
 		return err;
 	cnt = process__children(pid, true, &children);
 	for (int i = 0; i < cnt; i++) {
-		if (dump__find(dump, children[i]) < 0)
+		if (dump__find(dump, children[i]) < 0 && !is_named(named, children[i]))
 			dump__add(dump, children[i], ROLE_CHILD);
 	}
 	free(children);
@@ -247,7 +258,7 @@ int cmd_dump(int argc, char **argv)
 	targets__choose_or_die(&args.targets, "dump", "reading");
 	for (size_t i = 0; i < args.targets.pids.cnt; i++) {
 		if (dump__find(&dump, args.targets.pids.pid[i]) < 0)
-			err = dump__add_job(&dump, args.targets.pids.pid[i]) ?: err;
+			err = dump__add_job(&dump, args.targets.pids.pid[i], &args.targets.pids) ?: err;
 	}
 	text__use_terminal(STDOUT_FILENO);
 	if (dump.process_cnt)
