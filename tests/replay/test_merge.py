@@ -113,6 +113,21 @@ def test_one_host(tmp_path):
     assert first.time_ns - second.time_ns == 3_000_000  # as each clock had it
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_rank_that_another_rank_started(tmp_path, first):
+    """Rank 0 has started rank 1 and is recorded with it, and rank 1 by itself: it counts once, and so does its worker."""
+    child = [rf.target(200, rank=1, role=rf.CHILD, parent=100), rf.target(300, role=rf.WORKER, parent=200), rf.target(400, role=rf.WORKER, parent=100)]
+    seen = [rf.agg(pid, rf.ACTION, 7, 3, 3000, first_ns=SECOND + 5) for pid in (200, 300, 400)]
+    a = write(tmp_path, "a.rec", [*of_rank(0, pid=100), *child, *seen])
+    b = write(tmp_path, "b.rec", [*of_rank(1, pid=200), rf.target(300, role=rf.WORKER, parent=200), rf.agg(300, rf.ACTION, 7, 4, 4000, first_ns=SECOND + 5)])
+    out = tmp_path / "out.rec"
+    assert merge(*[(a, b), (b, a)][first], "-o", out).returncode == helpers.OK
+    found = report(out, "--per-rank")
+    assert {(t["pid"], t["role"], t["rank"]) for t in found["target"]} == {(100, "main", 0), (200, "main", 1), (300, "worker", None), (400, "worker", None)}
+    assert {row.pid: row.calls for kind, row in rf.read_records(out) if kind == "AGG"} == {100: 10, 200: 10, 300: 4, 400: 3}
+    assert sorted(row.pid for row in samples(out)) == [100, 200]
+
+
 def test_apart(tmp_path):
     a = write(tmp_path, "a.rec", of_rank(0, "alpha"))
     b = write(tmp_path, "b.rec", of_rank(1, "beta", start_ns=10 * SECOND))

@@ -43,8 +43,9 @@ struct merge_source {
 	struct rec_cost cost;
 	struct map targets; /* struct introduced */
 	struct intern pids;
-	int64_t clock_ns;   /* to add to the source's times */
-	uint32_t pid_shift; /* to add to the source's processes */
+	struct intern left_out; /* processes that another source has, too */
+	int64_t clock_ns;       /* to add to the source's times */
+	uint32_t pid_shift;     /* to add to the source's processes */
 };
 
 struct merge {
@@ -168,6 +169,42 @@ static enum merge_fit compare_targets(const struct merge_source *a, const struct
 	return fit;
 }
 
+static const struct rec_target *target_of(const struct merge_source *source, uint64_t pid)
+{
+	const struct introduced *known = MAP_FIND(&source->targets, struct introduced, &pid);
+
+	return known ? &known->target : NULL;
+}
+
+/*
+ * How well does a source know a process? A rank that another one has started is a child in the
+ * recording of that, and its workers are then children of a child.
+ */
+static int rank_of_view(const struct merge_source *source, const struct rec_target *target)
+{
+	const struct rec_target *parent = target_of(source, target->parent_pid);
+
+	if (target->role == ROLE_MAIN)
+		return 2;
+	return parent && parent->role == ROLE_MAIN;
+}
+
+/* Two recordings of one host may have a process both: the merged one takes it from the one that knows it better. */
+static int leave_out(struct merge_source *a, struct merge_source *b)
+{
+	const struct introduced *all = a->targets.items.items;
+	uint32_t number;
+
+	for (size_t i = 0; same_host(a, b) && i < a->targets.items.cnt; i++) {
+		const struct rec_target *x = &all[i].target, *y = target_of(b, all[i].pid);
+		struct merge_source *worse = y && rank_of_view(a, x) < rank_of_view(b, y) ? a : b;
+
+		if (y && intern__add(&worse->left_out, all[i].pid, &number))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 static bool sources_overlap(const struct merge_source *a, const struct merge_source *b)
 {
 	return a->window.start_ns + a->clock_ns < b->window.end_ns + b->clock_ns &&
@@ -222,8 +259,10 @@ int merge__judge(struct merge *merge, struct merge_verdict *verdict)
 	for (size_t i = 0; i < merge->cnt && !err; i++) {
 		merge->sources[i].clock_ns = clock_difference(&merge->sources[0], &merge->sources[i]);
 		err = number_processes(merge, i, &taken);
-		for (size_t before = 0; before < i; before++)
+		for (size_t before = 0; before < i && !err; before++) {
 			compare_sources(merge, before, i, verdict);
+			err = leave_out(&merge->sources[before], &merge->sources[i]);
+		}
 	}
 	intern__free(&taken);
 	return err;
@@ -268,6 +307,21 @@ static int is_merged_record(struct merge *merge, const struct rec_hdr *record)
 	return intern__end(&merge->once) == before;
 }
 
+/* Is it of a process that another file has? What is of no process alone (MERGE_ONCE) is kept. */
+static bool is_left_out(const struct merge_source *source, const struct record_descriptor *descriptor,
+			const struct rec_hdr *record)
+{
+	uint32_t pid;
+
+	for (size_t i = 0; descriptor->merge != MERGE_ONCE && i < descriptor->field_cnt; i++) {
+		if (!record_holds(record, &descriptor->fields[i], FIELD_PID))
+			continue;
+		memcpy(&pid, (const char *)record + descriptor->fields[i].offset, sizeof(pid));
+		return pid && intern__find(&source->left_out, pid);
+	}
+	return false;
+}
+
 int merge__add(struct merge *merge, size_t file, const struct rec_hdr *record)
 {
 	const struct record_descriptor *descriptor = record_descriptor__of(record->type);
@@ -275,6 +329,8 @@ int merge__add(struct merge *merge, size_t file, const struct rec_hdr *record)
 
 	if (descriptor && descriptor->merge == MERGE_WHOLE)
 		return 0; /* merge__finish passes it on */
+	if (descriptor && is_left_out(&merge->sources[file], descriptor, record))
+		return 0;
 	if (descriptor && descriptor->merge == MERGE_ONCE) {
 		known = is_merged_record(merge, record);
 		if (known)
@@ -409,6 +465,7 @@ void merge__free(struct merge *merge)
 	for (size_t i = 0; i < merge->cnt; i++) {
 		map__free(&merge->sources[i].targets);
 		intern__free(&merge->sources[i].pids);
+		intern__free(&merge->sources[i].left_out);
 	}
 	free(merge->sources);
 	map__free(&merge->counters);
