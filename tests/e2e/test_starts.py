@@ -29,6 +29,7 @@ WAYS = {  # the arguments of the job; what is in front of them: None: python
     "torchrun": (["env", "--workers", "fork"], "torchrun"),
     "torchrun-title-before": (["env", "--workers", "fork", "--title", "before"], "torchrun"),
     "torchrun-title-after": (["env", "--workers", "forkserver", "--title", "after"], "torchrun"),
+    "accelerate": (["env", "--workers", "fork"], "accelerate"),
     "slurm": (["rank", "--workers", "fork"], "SLURM_PROCID"),
     "mpi": (["rank", "--workers", "fork"], "OMPI_COMM_WORLD_RANK"),
     "by-hand": (["rank", "--workers", "forkserver"], "by hand"),
@@ -57,6 +58,10 @@ class Started:
         if self.front == "torchrun":
             command = [helpers.PYTHON, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=" + port, JOB]
             self.parts = [self.start([*command, *words], environment)]
+        elif self.front == "accelerate":
+            pytest.importorskip("accelerate", reason="tools/setup.sh python --readers installs accelerate")
+            options = ["--multi_gpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no", "--main_process_port=" + port]
+            self.parts = [self.start([helpers.PYTHON, "-m", "accelerate.commands.launch", *options, JOB, *words], environment)]
         elif words[0] == "rank":
             self.parts = [self.start([helpers.PYTHON, JOB, *words, "--port", port, "--rank", rank], self.of_rank(rank, environment)) for rank in (0, 1)]
         elif self.front == "name":

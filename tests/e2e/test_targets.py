@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from pathlib import Path
 
 import helpers
 import pytest
@@ -37,6 +38,41 @@ def test_the_only_job(bench):
     result = host.run("dump")
     assert result.returncode == helpers.OK and "pid %d" % pid in result.stdout, result
     host.end()
+
+
+@needs_namespace
+@helpers.needs_bpf
+def test_programs_that_have_torch(bench):
+    """torch_shm_manager, a server of compile workers, these, an executor, a C++ program: none of them trains, and the job is recorded alone."""
+    maps = helpers.compiled(bench.directory / "maps", helpers.JOBS / "maps.c")
+    folder = subprocess.run([helpers.PYTHON, "-c", "import torch; print(torch.__path__[0])"], capture_output=True, text=True, check=True).stdout.strip()
+    library = Path(folder, "lib", "libtorch_cpu.so")
+    host = Host(bench, "A=1", script=helpers.JOBS / "beside.py", beside=[[maps, library]])
+    (pid,) = host.pids
+    host.process.until_says("^mapped", helpers.READY_SECONDS, "stdout")
+    seen = json.loads(host.run("ps", "--json").stdout)
+    assert {row["role"]: row["pid"] for row in seen["processes"] if row["role"] != "none"} == {"trainer": pid}, seen
+    helpers_of = [row["command"] for row in seen["parts"] if row["role"] == "helper" and row["of"] == pid]
+    assert len(helpers_of) == len(seen["parts"]) == 5 and sum("torch_shm_manager" in command for command in helpers_of) == 1, seen
+    for options in ([], ["--all"]):
+        file = bench.directory / ("%d.rec" % len(options))
+        result = host.run("record", *options, "-d", "300ms", "-o", file)
+        assert result.returncode == helpers.OK and recorded_pids(file) == {pid}, result
+        assert re.search(r"left out: process \d+ \(maps\), which has torch or JAX but runs no Python", result.stderr), result
+    host.process.kill()
+
+
+@helpers.needs_bpf
+def test_one_that_cannot_be_recorded(bench):
+    """It is told, and the others are recorded."""
+    job = bench.job("plain_loop.py").until_ready()
+    other = bench.process("sleep", 60)
+    for pids in ((job.pid, other.pid), (other.pid, job.pid)):
+        record = bench.record("-p", "%d,%d" % pids, "-d", "300ms")
+        assert record.wait() == helpers.OK, record.what()
+        assert "process %d (sleep) is not a Python program" % other.pid in record.stderr, record.what()
+        assert "process %d is left out of the recording" % other.pid in record.stderr, record.what()
+        assert recorded_pids(record.file) == {job.pid}
 
 
 @needs_namespace

@@ -347,6 +347,7 @@ int session__attach(struct session *s, pid_t pid, bool may_end)
 		process__release(&process);
 		return err;
 	}
+	t->unchecked = true;
 	err = check_target(s, t, may_end, targets__resolve(s, t));
 	err = err ?: SOURCES_TRY(attached, s, t);
 	if (err) {
@@ -354,6 +355,9 @@ int session__attach(struct session *s, pid_t pid, bool may_end)
 		target__mark_gone(s, t);
 		return err;
 	}
+	t->unchecked = false;
+	target__emit(s, t);
+	t->emitted = true;
 	add_children(s, t->process.pid); /* pid may be that of a thread */
 	s->attach_ns += session__now_ns() - start;
 	return 0;

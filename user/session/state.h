@@ -60,6 +60,7 @@ struct target {
 	bool has_python, has_torch;
 	const struct mapped_file *torch_file, *jax_file; /* in `process`; NULL: not mapped */
 	bool emitted;                                    /* targets__resolve emitted REC_TARGET */
+	bool unchecked;                                  /* which waits until it is known that it can be recorded */
 	struct rec_target sent;                          /* the last REC_TARGET; pid 0: none yet */
 	bool gone;
 	struct proc *last;       /* owned: BPF's state of it when it ended; NULL: it has not, or BPF has none */

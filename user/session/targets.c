@@ -262,9 +262,10 @@ int targets__resolve(struct session *s, struct target *t)
 	err = err ?: later_err;
 	if (t->role == ROLE_CHILD && target__is_worker(t))
 		t->role = ROLE_WORKER;
-	if (news || !t->emitted)
+	if (!t->unchecked && (news || !t->emitted)) {
 		target__emit(s, t);
-	t->emitted = true;
+		t->emitted = true;
+	}
 	t->awaits_libraries = !(t->has_torch || t->jax[0]) || !t->has_python || !t->python.started ||
 			      session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
 	t->pending = t->awaits_libraries || soonest_look_ns(s, t);
