@@ -62,7 +62,7 @@ static void read_objects(const struct py_layout *layout, const struct python *py
 		FUZZ_CHECK(lines->hdr.size >= sizeof(*lines) + lines->line_cnt * sizeof(lines->lines[0]));
 		free(lines);
 	}
-	if (!py_stack__read(1, &python->process, RUNTIME, &stack))
+	if (!py_stack__read(1, &python->process, RUNTIME, true, &stack))
 		FUZZ_CHECK(stack.frame_cnt <= PY_FRAMES_MAX);
 	for (uint32_t i = 0; i < stack.frame_cnt; i++)
 		FUZZ_CHECK(strlen(stack.frames[i].file) + strlen(stack.frames[i].name) < 1 << 20);

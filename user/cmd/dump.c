@@ -85,7 +85,7 @@ static void thread__read_stack(struct dump_thread *thread, const struct python *
 	if (!state)
 		return;
 	holder = py_thread__gil_holder(pid, python);
-	thread->python = !py_stack__read(pid, &python->process, state->tstate, &thread->stack);
+	thread->python = !py_stack__read(pid, &python->process, state->tstate, true, &thread->stack);
 	/* A thread that was seen waiting for the GIL may have got it since. */
 	thread->gil =
 		thread->cause != CAUSE_GIL && holder == state->tstate && py_thread__gil_holder(pid, python) == holder;
@@ -104,7 +104,7 @@ static uint32_t count_stacks(const struct python *python, pid_t pid, const struc
 	for (int i = 0; several && i < cnt; i++) {
 		struct py_stack stack = {0};
 
-		if (states[i].tstate && !py_stack__read(pid, &python->process, states[i].tstate, &stack))
+		if (states[i].tstate && !py_stack__read(pid, &python->process, states[i].tstate, true, &stack))
 			stacks += stack.frame_cnt > 0;
 		py_stack__release(&stack);
 	}

@@ -91,7 +91,10 @@ static void look_at(const struct training *training, struct ps_look *look)
 		torch__version(process, torch, look->torch, sizeof(look->torch));
 	if (jax)
 		jax__version(process, jax, look->jax, sizeof(look->jax));
-	look->python_err = python__find(process, &look->python, NULL);
+	look->python = training->python;
+	look->python_err = training->python_err;
+	if (look->python_err == -EAGAIN)
+		look->python_err = python__find(process, &look->python, NULL);
 	if (process__file(process, "libcuda.so"))
 		look->cuda = "CUDA";
 	else if (process__file(process, "libcudart"))

@@ -114,7 +114,7 @@ enum program program__read(const struct process *process, const struct python *p
 		return PROGRAM_NATIVE;
 	cnt = py_thread__list_still(process->pid, python, &threads);
 	main = cnt > 0 ? py_thread__of(process->pid, process->nspid, python->process.tss_offset, threads, cnt) : NULL;
-	if (main && !py_stack__read(process->pid, &python->process, main->tstate, &stack))
+	if (main && !py_stack__read(process->pid, &python->process, main->tstate, false, &stack))
 		program = program_of(&stack);
 	py_stack__release(&stack);
 	free(threads);

@@ -63,12 +63,19 @@ static void read_job(struct training *training)
 
 static void examine(struct training *training)
 {
-	struct python python;
-	int err = python__find(&training->process, &python, NULL);
+	const struct python *python = &training->python;
+	int err;
 
+	training->rank.number = -1;
+	training->python_err = -EAGAIN;
+	if (torch__is_worker(&training->process)) { /* the name says it; a job may have hundreds */
+		training->program = PROGRAM_WORKER;
+		return;
+	}
+	err = training->python_err = python__find(&training->process, &training->python, NULL);
 	if (!err || err == -ENOENT)
-		training->program = program__read(&training->process, err ? NULL : &python);
-	training->rank = rank__read(&training->process, err ? NULL : &python);
+		training->program = program__read(&training->process, err ? NULL : python);
+	training->rank = rank__read(&training->process, err ? NULL : python);
 	program__exec_id(training->process.pid, training->exec_id);
 	read_job(training);
 }

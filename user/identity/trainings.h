@@ -27,6 +27,9 @@ enum training_role {
 
 struct training {
 	struct process process;
+	/* Its interpreter, and why that is not known: -EAGAIN: nobody has looked for it, else python__find's error. */
+	struct python python;
+	int python_err;
 	enum program program;
 	struct rank_id rank;
 	uint8_t exec_id[EXEC_ID_BYTES]; /* all 0: not known */

@@ -55,15 +55,11 @@ struct stack_reader {
 	pid_t pid;
 	const struct py_process *py;
 	uint64_t tstate;
+	bool lines; /* are read, too */
 	struct py_stack *stack;
 };
 
 /* ---- the chain of frames ---- */
-
-static int reader__pointer(const struct stack_reader *r, uint64_t address, uint64_t *value)
-{
-	return process__read_memory(r->pid, address, value, sizeof(*value));
-}
 
 static uint64_t pointer_in(const uint8_t *bytes, uint16_t at)
 {
@@ -245,17 +241,32 @@ static uint32_t chain__common(const struct chain *a, const struct chain *b, uint
 
 /* ---- code objects ---- */
 
+#define HEAD_BYTES 512
+
+/* By one read, and so of one moment. */
 static int reader__head(const struct stack_reader *r, uint64_t code, struct code_head *out)
 {
 	const struct py_layout *layout = &r->py->layout;
+	const struct {
+		uint32_t offset, bytes;
+		void *to;
+	} fields[] = {
+		{8, sizeof(out->type), &out->type},
+		{layout->code_filename, sizeof(out->file), &out->file},
+		{layout->code_qualname ?: layout->code_name, sizeof(out->name), &out->name},
+		{layout->code_linetable, sizeof(out->line_table), &out->line_table},
+		{layout->code_firstlineno, sizeof(uint32_t), &out->first_line},
+	};
+	char bytes[HEAD_BYTES];
+	size_t end = 0;
 	int err;
 
 	memset(out, 0, sizeof(*out));
-	err = reader__pointer(r, code + 8, &out->type) ?:
-	      reader__pointer(r, code + layout->code_filename, &out->file) ?:
-	      reader__pointer(r, code + (layout->code_qualname ?: layout->code_name), &out->name) ?:
-	      reader__pointer(r, code + layout->code_linetable, &out->line_table) ?:
-	      process__read_memory(r->pid, code + layout->code_firstlineno, &out->first_line, sizeof(uint32_t));
+	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
+		end = fields[i].offset + fields[i].bytes > end ? fields[i].offset + fields[i].bytes : end;
+	err = end > sizeof(bytes) ? -EFAULT : process__read_memory(r->pid, code, bytes, end);
+	for (size_t i = 0; !err && i < sizeof(fields) / sizeof(*fields); i++)
+		memcpy(fields[i].to, bytes + fields[i].offset, fields[i].bytes);
 	return err ?: out->type == r->py->code_type ? 0 : -EAGAIN;
 }
 
@@ -282,7 +293,8 @@ static int reader__fill(const struct stack_reader *r, struct py_code *code, uint
 	code->head = head;
 	record.line_table = head.line_table;
 	record.first_line = (uint32_t)head.first_line;
-	py_lines__complete(layout, &record, &code->lines);
+	if (r->lines)
+		py_lines__complete(layout, &record, &code->lines);
 	err = py_object__str(r->pid, layout, head.file, &code->file);
 	if (err == -ENOMEM)
 		return err;
@@ -381,9 +393,9 @@ static int reader__attempt(const struct stack_reader *r, struct chain *first, st
 	return err == -EFAULT || (!err && !whole) ? -EAGAIN : err;
 }
 
-int py_stack__read(pid_t pid, const struct py_process *py, uint64_t tstate, struct py_stack *out)
+int py_stack__read(pid_t pid, const struct py_process *py, uint64_t tstate, bool lines, struct py_stack *out)
 {
-	struct stack_reader r = {pid, py, tstate, out};
+	struct stack_reader r = {pid, py, tstate, lines, out};
 	struct chain first = {0}, again = {0};
 	uint32_t common = 0;
 	int err;

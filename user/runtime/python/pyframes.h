@@ -65,10 +65,10 @@ struct py_stack {
 
 /*
  * Reads the stack of the thread state at `tstate` (struct py_thread) by process_vm_readv, until two
- * readings agree that have the reading of names and lines between them. 0, or -errno when nothing
- * could be read. Release with py_stack__release, also after an error.
+ * readings agree that have the reading of names and lines between them. lines: else no frame has
+ * one, which takes fewer reads. 0, or -errno when nothing could be read. Release with py_stack__release, also after an error.
  */
-int py_stack__read(pid_t pid, const struct py_process *py, uint64_t tstate, struct py_stack *out);
+int py_stack__read(pid_t pid, const struct py_process *py, uint64_t tstate, bool lines, struct py_stack *out);
 void py_stack__release(struct py_stack *stack);
 
 #endif

@@ -108,7 +108,7 @@ static int read_waiting_thread(struct session *s, struct waiting *waiting, const
 	state = py_thread__of(seen.pid, nstid, python->process.tss_offset, states, cnt);
 	if (!state)
 		return 0;
-	err = py_stack__read(seen.pid, &python->process, state->tstate, &stack);
+	err = py_stack__read(seen.pid, &python->process, state->tstate, true, &stack);
 	seen.until_ns = session__now_ns();
 	if (!err && !stack.moving && !task__waits(seen.pid, tid, &nstid, &runs_after) && runs == runs_after)
 		seen.stack = emit_stack(s, seen.pid, &stack);
