@@ -16,13 +16,20 @@ def pytest_addoption(parser):
     parser.addoption("--accept", action="store_true", help="write what commands print now as what they shall print (replay/test_expected.py)")
 
 
-def pytest_collection_modifyitems(items):
-    """gate.txt lists the tests that are marked `gate`: a line is a test, with or without its parameters."""
+def pytest_collection_modifyitems(config, items):
+    """gate.txt lists the tests that are marked `gate`: a line is a test, with or without its parameters. One that is of no test is an error."""
     lines = set(GATE.read_text().split("\n")) - {""}
-    for item in items:
-        name = item.nodeid.rpartition("e2e/test_")[2]
+    names = [item.nodeid.rpartition("e2e/test_")[2] for item in items]
+    for item, name in zip(items, names):
         if name in lines or name.partition("[")[0] in lines:
             item.add_marker("gate")
+    if any("::" in argument for argument in config.args):
+        return  # of a file only some tests were asked for
+    files = {name.partition("::")[0] for name in names}
+    known = {*names, *(name.partition("[")[0] for name in names)}
+    gone = sorted(line for line in lines - known if line.partition("::")[0] in files)
+    if gone:
+        raise pytest.UsageError("gate.txt has lines that are no test: %s" % ", ".join(gone))
 
 
 @pytest.fixture
