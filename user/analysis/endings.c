@@ -121,6 +121,14 @@ static int describe(struct job *job, struct ending *ending)
 	return ending->name && ending->how && ending->why && ending->place ? 0 : -ENOMEM;
 }
 
+/* A trainer's workers are told to end when it does: they say nothing of their own. */
+static bool follows_trainer(const struct job *job, const struct ending *ending)
+{
+	const struct rec_proc *trainer = job__exit(job, ending->target->parent_pid);
+
+	return ending->is_worker && WTERMSIG(ending->exit->exit_code) == SIGTERM && trainer;
+}
+
 static int by_time(const void *a, const void *b)
 {
 	const struct ending *x = a, *y = b;
@@ -143,6 +151,8 @@ int endings__find(struct job *job, struct endings *out)
 		if (!exit || !exit->exit_code || (!is_worker && targets[i].role != ROLE_MAIN))
 			continue;
 		out->items[out->cnt] = (struct ending){.target = &targets[i], .exit = exit, .is_worker = is_worker};
+		if (follows_trainer(job, &out->items[out->cnt]))
+			continue;
 		err = describe(job, &out->items[out->cnt++]);
 	}
 	if (err)

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +27,6 @@
 #define GROUPS_SHOWN   3
 #define GROUP_SHARE    0.002 /* of the time: groups of slow steps with less are not shown */
 #define NOTES_SHOWN    2
-#define LOADERS_SHOWN  2
 
 /* ---- what is known ---- */
 
@@ -356,56 +354,6 @@ static void say_ranks(const struct summary *summary, struct lines *lines)
 		lines__add(lines, &how, "%s%s", medians, straggler->compared ? "; no rank holds the others up" : "");
 }
 
-static void say_loader(const struct loader *loader, struct lines *lines)
-{
-	const char *which = "";
-	char advice[96] = "", waited[32];
-	uint64_t seen_ns = 0, idle_ns = 0;
-
-	for (size_t i = 0; i < loader->worker_cnt; i++) {
-		seen_ns += loader->workers[i].seen_ns;
-		idle_ns += loader->workers[i].idle_ns;
-	}
-	if (loader->of_cnt > 1)
-		which = loader->place.validation ? "validation: " : "training: ";
-	if (loader->advice == LOADER_KEEPS_UP)
-		snprintf(advice, sizeof(advice), "; more would not help");
-	else if (loader->advice == LOADER_MORE)
-		snprintf(advice, sizeof(advice), "; with %u a batch would take %.3g ms", loader->advised,
-			 loader->reach_ns / 1e6);
-	else if (loader->advice == LOADER_CPU_FULL)
-		snprintf(advice, sizeof(advice), "; more would find no free CPU");
-	else if (loader->advice == LOADER_ONE_SLOW)
-		snprintf(advice, sizeof(advice), "; worker %u is slower than the others", loader->slow);
-	lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 2, 1, 0},
-		   "%s%u DataLoader worker%s, busy %.0f %% of the time; waits for batches: %s (%.1f %%)%s", which,
-		   loader->at_once, summary_words__plural(loader->at_once),
-		   seen_ns ? 100.0 * (seen_ns - fmin(seen_ns, idle_ns)) / seen_ns : 0,
-		   summary_words__duration(loader->wait_ns, waited),
-		   loader->observed_ns ? 100.0 * loader->wait_ns / loader->observed_ns : 0, advice);
-}
-
-static void say_workers(const struct summary *summary, struct lines *lines)
-{
-	size_t cnt, workers = 0, shown = 0;
-	const struct rec_target *targets;
-
-	for (size_t i = 0; i < summary->loader_cnt; i++)
-		if (summary->loaders[i].worker_cnt && shown++ < LOADERS_SHOWN)
-			say_loader(&summary->loaders[i], lines);
-	if (shown > LOADERS_SHOWN)
-		lines__add(lines, &(struct line_text){"", LINE_PLAIN, 1, 6, 0}, "and %zu more DataLoaders",
-			   shown - LOADERS_SHOWN);
-	if (shown)
-		return;
-	targets = job__targets(summary->job, &cnt);
-	for (size_t i = 0; i < cnt; i++)
-		workers += targets[i].role == ROLE_WORKER;
-	if (workers)
-		lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 1, 1, 0}, "%zu DataLoader worker%s",
-			   workers, summary_words__plural(workers));
-}
-
 static void say_gpu(const struct summary *summary, struct lines *lines)
 {
 	const struct gpu_step *all = &summary->of.gpu.all;
@@ -563,7 +511,7 @@ static int print_summary(const struct summary *summary, FILE *out)
 	err = err ?: say_longest(summary, &lines);
 	say_gpu(summary, &lines);
 	say_ranks(summary, &lines);
-	say_workers(summary, &lines);
+	summary__say_workers(summary, &lines);
 	err = err ?: say_resources(summary, &lines);
 	say_notes(summary, &lines);
 	say_cost(summary, &lines);

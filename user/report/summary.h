@@ -64,6 +64,11 @@ char *summary_words__how(const struct blame_group *group);
 /* *place: "train.py:67 load", malloc'ed; NULL: not known. 0 or -ENOMEM. */
 int summary_words__place(struct job *job, const struct blame_group *group, char **place);
 
+struct lines;
+
+/* In summary_workers.c. Adds what is said of DataLoaders that have workers, if there are some. */
+void summary__say_workers(const struct summary *summary, struct lines *lines);
+
 /* In summary_json.c. */
 int summary__json(struct job *job, const struct report_options *options, FILE *out);
 
