@@ -208,6 +208,7 @@ struct task_struct {
 	unsigned int on_cpu; /* an int, from Linux 7 on a byte */
 	struct sched_entity se;
 	unsigned int __state;
+	unsigned long jobctl;
 	unsigned in_iowait : 1;
 	struct files_struct *files;
 	struct fs_struct *fs;

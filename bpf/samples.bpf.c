@@ -25,9 +25,7 @@
 #include "bpf/window.h"
 
 /* include/linux/sched.h */
-#define TASK_STOPPED 0x04
-#define TASK_TRACED  0x08
-#define TASK_DEAD    0x80
+#define TASK_DEAD 0x80
 
 /* arch/x86/entry/syscalls/syscall_64.tbl */
 #define SYS_EXECVE   59
@@ -471,11 +469,7 @@ static __always_inline void on_switch(bool preempt, struct task_struct *prev, st
 	if (!runs_on && prev_state & TASK_DEAD)
 		waits__flush(prev);
 	else
-		wait__begin(prev, next,
-			    runs_on                                     ? CAUSE_RUN_QUEUE
-			    : prev_state & (TASK_STOPPED | TASK_TRACED) ? CAUSE_UNKNOWN
-									: CAUSE_NONE,
-			    prev_state, later);
+		wait__begin(prev, next, runs_on ? CAUSE_RUN_QUEUE : CAUSE_NONE, prev_state, later);
 	wait__end(next, VISIT_OPEN, later);
 }
 

@@ -369,7 +369,8 @@ enum sample_kind {
 	X(PIPE, "pipe")     /* read or write of a pipe */                                     \
 	X(SOCKET, "socket") /* read, write, receive, send, accept, connect */                 \
 	X(POLL, "poll")     /* poll, select, epoll: any of several files */                   \
-	X(UNKNOWN, "unknown")
+	X(UNKNOWN, "unknown")                                                                 \
+	X(PAUSED, "pauses") /* from outside: a stop signal, a debugger, the cgroup freezer, suspend */
 
 enum wait_cause {
 #define X(id, name) CAUSE_##id,

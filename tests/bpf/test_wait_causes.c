@@ -107,9 +107,18 @@ static void test_causes(void **state)
 		{SYS_SPLICE, FD_PIPE, 0, CAUSE_PIPE},
 		{SYS_VFORK, 0, 0, CAUSE_CHILD_WAIT},
 		{SYS_FLOCK, FD_FILE, 0, CAUSE_LOCK},
-		{SYS_OPENAT, 0, 0, CAUSE_UNKNOWN},
+		{SYS_OPENAT, 0, 0, CAUSE_UNKNOWN}, /* of a pipe with a name, perhaps */
+		{SYS_RENAME, 0, 0, CAUSE_UNKNOWN},
+		{SYS_CLOSE, FD_FILE, 0, CAUSE_UNKNOWN},
+		{SYS_NEWFSTATAT, 0, 0, CAUSE_DISK_READ}, /* of a file system that user space serves */
+		{SYS_ACCESS, 0, 0, CAUSE_DISK_READ},
+		{SYS_READLINK, 0, 0, CAUSE_DISK_READ},
+		{SYS_GETDENTS64, FD_FILE, 0, CAUSE_DISK_READ},
+		{SYS_IO_URING_ENTER, FD_EVENT, 0, CAUSE_POLL},
+		{SYS_IO_GETEVENTS, 0, 0, CAUSE_POLL},
+		{SYS_IO_PGETEVENTS, 0, 0, CAUSE_POLL},
 		{1023, 0, 0, CAUSE_UNKNOWN},
-		{1024, 0, 0, CAUSE_PAGE_FAULT}, /* no call has that number */
+		{1024, 0, 0, CAUSE_UNKNOWN}, /* no call has that number */
 	};
 	static struct inode inodes[FD_CNT] = {{.i_mode = 0100644}, {.i_mode = 0010600}, {.i_mode = 0140755},
 					      {.i_mode = 0020620}, {.i_mode = 0000600}, {.i_mode = 0060660}};
@@ -130,7 +139,16 @@ static void test_causes(void **state)
 		fail();
 	}
 	/* cannot be interrupted */
-	assert_int_equal(cause_in(in_call(SYS_OPENAT, 0, 0, 0), BLOCKED), CAUSE_DISK_READ);
+	assert_int_equal(cause_in(in_call(SYS_OPENAT, 0, 0, O_RDONLY), BLOCKED), CAUSE_DISK_READ);
+	assert_int_equal(cause_in(in_call(SYS_OPENAT, 0, 0, O_WRONLY), BLOCKED), CAUSE_DISK_READ);
+	assert_int_equal(cause_in(in_call(SYS_OPENAT, 0, 0, O_WRONLY | O_TRUNC), BLOCKED), CAUSE_DISK_WRITE);
+	assert_int_equal(cause_in(in_call(SYS_OPENAT, 0, 0, O_WRONLY | O_CREAT), BLOCKED), CAUSE_DISK_WRITE);
+	assert_int_equal(cause_in(in_call(SYS_OPEN, 0, O_RDWR | O_TRUNC, 0), BLOCKED), CAUSE_DISK_WRITE);
+	assert_int_equal(cause_in(in_call(SYS_OPEN, 0, O_RDWR, O_TRUNC), BLOCKED), CAUSE_DISK_READ);
+	assert_int_equal(cause_in(in_call(SYS_RENAME, 0, 0, 0), BLOCKED), CAUSE_DISK_WRITE);
+	assert_int_equal(cause_in(in_call(SYS_CLOSE, FD_FILE, 0, 0), BLOCKED), CAUSE_DISK_WRITE);
+	assert_int_equal(cause_in(in_call(SYS_FTRUNCATE, FD_FILE, 0, 0), BLOCKED), CAUSE_DISK_WRITE);
+	assert_int_equal(cause_in(in_call(SYS_FALLOCATE, FD_FILE, 0, 0), BLOCKED), CAUSE_DISK_WRITE);
 	assert_int_equal(cause_in(in_call(SYS_SENDFILE, FD_SOCKET, FD_FILE, 0), BLOCKED), CAUSE_DISK_READ);
 	assert_int_equal(cause_in(in_call(SYS_WRITE, FD_FILE, 0, 0), BLOCKED), CAUSE_DISK_WRITE);
 	assert_int_equal(cause_in(in_call(SYS_READ, FD_PIPE, 0, 0), BLOCKED), CAUSE_PIPE);
@@ -138,7 +156,9 @@ static void test_causes(void **state)
 	/* in another call, for a disk */
 	job.task.in_iowait = 1;
 	assert_int_equal(cause_of(SYS_GETDENTS64, FD_FILE, 0), CAUSE_DISK_READ);
-	assert_int_equal(cause_of(83 /* mkdir, which is not in the table */, 0, 0), CAUSE_DISK_READ);
+	assert_int_equal(cause_of(161 /* chroot, which is not in the table */, 0, 0), CAUSE_DISK_READ);
+	assert_int_equal(cause_of(SYS_IO_URING_ENTER, FD_EVENT, 0),
+			 CAUSE_POLL); /* the kernel counts any wait of its so */
 	assert_int_equal(cause_of(SYS_MMAP, 0, 0), CAUSE_DISK_READ);
 	assert_int_equal(cause_of(SYS_FSYNC, FD_FILE, 0), CAUSE_FSYNC);
 	expect_counters(CNT__COUNT);
@@ -149,9 +169,10 @@ enum { OPEN_MAX_FD = 64 };
 /* What `dump` says of a thread of this process, and a sample of one whose files are the same. */
 static void expect_same(long number, u64 arg0, u64 arg1, bool blocked)
 {
-	const struct task task = {
-		.state = blocked ? 'D' : 'S', .syscall = number < 0 ? TASK_NO_SYSCALL : number, .args = {arg0, arg1}};
-	struct pt_regs user = number < 0 ? in_user() : in_call(number, arg0, arg1, 0);
+	const struct task task = {.state = blocked ? 'D' : 'S',
+				  .syscall = number < 0 ? TASK_NO_SYSCALL : number,
+				  .args = {arg0, arg1, arg1 << 6}};
+	struct pt_regs user = number < 0 ? in_user() : in_call(number, arg0, arg1, arg1 << 6);
 	u32 dump = task__cause(getpid(), &task, &job.proc->py), sample = cause_in(user, blocked ? BLOCKED : SLEEPS);
 
 	if (dump == sample)
@@ -211,16 +232,35 @@ static void test_futex(void **state)
 	assert_int_equal(cause_of(SYS_FUTEX, 0x7f0000010000ULL, 0), CAUSE_LOCK);
 }
 
-/* Outside of calls: a page is not there; or the thread was stopped, by a signal or a debugger, which is no wait of its program's. */
+/* Outside of calls, what cannot be interrupted is a page that is not there. */
 static void test_no_call(void **state)
 {
 	(void)state;
+	assert_int_equal(cause_in(in_user(), SLEEPS), CAUSE_UNKNOWN);
+	assert_int_equal(cause_in(in_user(), BLOCKED), CAUSE_PAGE_FAULT);
+	assert_int_equal(cause_in(in_user(), 0x102), CAUSE_PAGE_FAULT); /* killable */
+	assert_int_equal(cause_in(in_call(SYS_NANOSLEEP, 0, 0, 0), 0x101), CAUSE_SLEEP);
+	job.task.in_iowait = 1;
 	assert_int_equal(cause_in(in_user(), SLEEPS), CAUSE_PAGE_FAULT);
-	assert_int_equal(cause_in(in_user(), 2), CAUSE_PAGE_FAULT); /* not interruptible */
-	assert_int_equal(cause_in(in_user(), STOPPED), CAUSE_UNKNOWN);
-	assert_int_equal(cause_in(in_user(), TRACED), CAUSE_UNKNOWN);
-	assert_int_equal(cause_in(in_call(SYS_NANOSLEEP, 0, 0, 0), STOPPED), CAUSE_UNKNOWN);
-	assert_int_equal(cause_in(in_call(SYS_NANOSLEEP, 0, 0, 0), 0x101), CAUSE_SLEEP); /* killable */
+}
+
+/* By a stop signal, a debugger or a freezer: no wait of its program's, whatever that did. */
+static void test_pauses(void **state)
+{
+	const struct pt_regs sleeps = in_call(SYS_NANOSLEEP, 0, 0, 0);
+
+	(void)state;
+	assert_int_equal(cause_in(in_user(), STOPPED), CAUSE_PAUSED);
+	assert_int_equal(cause_in(in_user(), TRACED), CAUSE_PAUSED);
+	assert_int_equal(cause_in(sleeps, STOPPED), CAUSE_PAUSED);
+	assert_int_equal(cause_in(sleeps, TASK_FROZEN), CAUSE_PAUSED);
+	job.task.flags = PF_FROZEN;
+	assert_int_equal(cause_in(in_user(), BLOCKED), CAUSE_PAUSED);
+	job.task.flags = 0;
+	job.task.jobctl = JOBCTL_TRAP_FREEZE;
+	assert_int_equal(cause_in(in_user(), SLEEPS), CAUSE_PAUSED);
+	job.task.jobctl = 1UL << 17; /* a stop that is still to come */
+	assert_int_equal(cause_in(sleeps, SLEEPS), CAUSE_SLEEP);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, samples_setup, teardown)
@@ -228,7 +268,7 @@ static void test_no_call(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {TEST(test_causes), TEST(test_dump_says_the_same), TEST(test_futex),
-					   TEST(test_no_call)};
+					   TEST(test_no_call), TEST(test_pauses)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP, GC, COMM,
 JIT, COMPILE, AWAIT, TRANSFER, EXECUTE = range(15, 20)
 CPU, WAIT = 1, 2
 CAUSES = ["", "run_queue", "lock", "gil", "disk_read", "disk_write", "fsync", "page_fault", "sleep", "child_wait"]
-CAUSES += ["pipe", "socket", "poll", "unknown"]
+CAUSES += ["pipe", "socket", "poll", "unknown", "pauses"]
 WORD_NONE, WORD_TENSOR, WORD_TENSOR_LIST, WORD_INTS, WORD_INT, WORD_OPAQUE, WORD_CUT = range(7)
 MAIN, CHILD, WORKER = range(3)
 UTF8, LATIN1, UCS2, UCS4 = 0, 1, 2, 4

@@ -91,7 +91,8 @@ static double of_phase(const struct excess *excess, int phase)
 	double sum = 0;
 
 	for (int cause = 0; cause < CAUSE__END; cause++)
-		sum += excess->ns[phase][cause];
+		if (cause != CAUSE_PAUSED) /* which no phase is to blame for */
+			sum += excess->ns[phase][cause];
 	return sum;
 }
 
@@ -106,7 +107,7 @@ static double of_cause(const struct excess *excess, unsigned int cause)
 
 /*
  * The phase with the largest part of a cause's excess, if that is half of it. Not for waits for a
- * CPU, which may happen anywhere.
+ * CPU and pauses, which may happen anywhere.
  */
 static int main_phase(const struct excess *excess, unsigned int cause)
 {
@@ -115,7 +116,9 @@ static int main_phase(const struct excess *excess, unsigned int cause)
 	for (int phase = 1; phase < PHASE__COUNT; phase++)
 		if (excess->ns[phase][cause] > excess->ns[best][cause])
 			best = phase;
-	return cause != CAUSE_RUN_QUEUE && excess->ns[best][cause] >= HALF * of_cause(excess, cause) ? best : ANY_PHASE;
+	if (cause == CAUSE_RUN_QUEUE || cause == CAUSE_PAUSED)
+		return ANY_PHASE;
+	return excess->ns[best][cause] >= HALF * of_cause(excess, cause) ? best : ANY_PHASE;
 }
 
 /*

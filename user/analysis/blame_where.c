@@ -104,6 +104,12 @@ static bool is_of(const struct blame_builder *b, const struct blame_group *group
 	return sample->kind == SAMPLE_CPU && cpu_class__of(b->job, sample, phase) == group->cause - BLAME_PYTHON;
 }
 
+/* A pause meets whatever the program does just then. */
+static bool has_place(unsigned int cause)
+{
+	return cause != CAUSE_UNKNOWN && cause != CAUSE_PAUSED;
+}
+
 /*
  * By group: lines, causes of waits, and wakers. By slow step, after the groups: lines. `places` has
  * a slot for the samples of each group's cause, then for the comparable samples of ordinary steps,
@@ -222,7 +228,7 @@ static int put_where(struct blame_builder *b, struct where_search *where)
 		group->waker_pid = waker >> 32;
 		group->waker_tid = waker;
 		group->waker_ns = wakers[i].total;
-		if (group->cause == CAUSE_UNKNOWN)
+		if (!has_place(group->cause))
 			continue;
 		for (int k = 0; k < BLAME_HOTSPOTS; k++)
 			group->hotspots[k] = hotspots[i][k];
@@ -237,7 +243,7 @@ static int put_where(struct blame_builder *b, struct where_search *where)
 	for (size_t i = 0; i < b->track->slow_cnt; i++) {
 		const struct blame_group *group = &b->blame->groups[b->blame->steps[i].group];
 
-		if (group->cause != CAUSE_UNKNOWN)
+		if (has_place(group->cause))
 			b->blame->steps[i].hotspot =
 				group->cause == BLAME_EXTRA ? group->hotspots[0] : hotspots[group_cnt + i][0];
 	}

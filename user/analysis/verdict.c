@@ -42,6 +42,8 @@ const char *verdict_class__name(enum verdict_class class)
 #define WRITTEN_SHARE    0.3 /* of extra work */
 #define NEARLY_ALL       0.9 /* of a rule's time */
 
+#define PAUSED_TEXT      "is a pause from outside: a stop signal, a debugger, or the cgroup freezer"
+
 /* Time in a phase, or by a cause in any other phase, that counts towards a class. */
 static const struct verdict_rule rules[] = {
 	{VERDICT_INPUT, 0.2, PHASE_DATA, {CAUSE_DATA_WAIT, NONE, NONE}, "goes into getting data"},
@@ -57,6 +59,7 @@ static const struct verdict_rule rules[] = {
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_DISK_READ, NONE, NONE}, "waits for reads from disk"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PIPE, CAUSE_SOCKET, CAUSE_POLL}, "waits for pipes or sockets"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_CHILD_WAIT, NONE, NONE}, "waits for child processes"},
+	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PAUSED, NONE, NONE}, PAUSED_TEXT},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_UNKNOWN, NONE, NONE}, "waits for an unknown cause"},
 };
 
@@ -145,7 +148,7 @@ static enum verdict_class class_of_group(const struct blame_group *group)
 {
 	enum verdict_class class = class_of_cause(group);
 
-	if (class != VERDICT_UNCLEAR || group->cause == CAUSE_UNKNOWN)
+	if (class != VERDICT_UNCLEAR || group->cause == CAUSE_UNKNOWN || group->cause == CAUSE_PAUSED)
 		return class;
 	if (group->phase == PHASE_DATA || group->cause == CAUSE_DISK_READ)
 		return VERDICT_INPUT;

@@ -18,7 +18,7 @@
 /* cause: CAUSE_NONE for time on the CPU. */
 bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int cause)
 {
-	if (rule->phase == phase)
+	if (rule->phase == phase && cause != CAUSE_PAUSED) /* a pause is no work of the phase that it hit */
 		return true;
 	for (int i = 0; i < 3; i++)
 		if (cause != CAUSE_NONE && rule->causes[i] == (int)cause)
@@ -158,10 +158,10 @@ static void find_rule_place(struct judge *j, struct place *place)
 	j->err = j->err ?: err;
 }
 
-/* A place is where a thread does or awaits something. Where it waits for a CPU is chance. */
+/* A place is where a thread does or awaits something. Where it waits for a CPU, or is paused, is chance. */
 static bool rule_has_place(const struct judge *j)
 {
-	return !j->rule || j->rule->causes[0] != CAUSE_RUN_QUEUE;
+	return !j->rule || (j->rule->causes[0] != CAUSE_RUN_QUEUE && j->rule->causes[0] != CAUSE_PAUSED);
 }
 
 static void say_group_evidence(struct judge *j, const struct blame_group *group, bool workers)

@@ -152,6 +152,9 @@ void verdict__advise(struct judge *j)
 	if (j->busy)
 		text = "the GPU is the limit: stepflame report --gpu says which kernels; use mixed precision, or a "
 		       "faster GPU";
+	if (j->verdict->class == VERDICT_UNCLEAR && j->verdict->cause == CAUSE_PAUSED)
+		text = "find out who pauses it: the scheduler of the cluster (cgroup.freeze), a kill -STOP, a debugger "
+		       "(TracerPid in /proc/PID/status), a suspended machine";
 	if (j->verdict->class == VERDICT_INPUT)
 		advise_input(j);
 	else if (j->verdict->class == VERDICT_PYTHON)

@@ -267,16 +267,16 @@ static uint32_t fd__mode(pid_t pid, uint64_t fd)
 
 enum wait_cause task__cause(pid_t pid, const struct task *task, const struct py_process *py)
 {
-	uint64_t arg0 = task->args[0];
+	const __u64 args[3] = {task->args[0], task->args[1], task->args[2]};
 	uint32_t rule;
 
 	if (task->state != 'S' && task->state != 'D')
 		return CAUSE_NONE;
 	if (task->syscall == TASK_NO_SYSCALL)
-		return CAUSE_PAGE_FAULT;
+		return cause__without_call(task->state == 'D');
 	if (task->syscall < 0)
 		return CAUSE_UNKNOWN;
 	rule = syscall__rule((uint32_t)task->syscall);
-	return rule__cause(rule, arg0, task->args[1], rule__wants_file(rule) ? fd__mode(pid, arg0) : 0,
-			   task->state == 'D', py && arg0 - py->gil_address < py->gil_bytes);
+	return rule__cause(rule, args, rule__wants_file(rule) ? fd__mode(pid, args[0]) : 0, task->state == 'D',
+			   py && args[0] - py->gil_address < py->gil_bytes);
 }

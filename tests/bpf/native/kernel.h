@@ -189,6 +189,7 @@ struct task_struct {
 		u64 sum_exec_runtime;
 	} se;
 	unsigned int __state;
+	unsigned long jobctl;
 	unsigned in_iowait : 1;
 	struct files_struct *files;
 	struct fs_struct *fs;

@@ -116,9 +116,10 @@ static inline void preempt_by(struct task_struct *next)
 	native.task = next;
 }
 
+/* Outside of a call for memory, which cannot be interrupted. */
 static inline void away(void)
 {
-	switch_to(&cpu.other, SLEEPS);
+	switch_to(&cpu.other, regs__syscall(&cpu.user) < 0 ? BLOCKED : SLEEPS);
 }
 
 static inline void back(void)
