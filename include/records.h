@@ -593,9 +593,8 @@ struct rec_cost {
 
 struct rec_note {
 	struct rec_hdr hdr;
-	__u32 bytes; /* length of text, not 0-terminated */
-	__u32 pad;
-	char text[]; /* UTF-8, padded to a multiple of 8 */
+	__u32 bytes, pad; /* bytes: of text, which is not 0-terminated */
+	char text[];      /* UTF-8, padded to a multiple of 8 */
 };
 
 #endif
