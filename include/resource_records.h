@@ -39,7 +39,7 @@ struct rec_machine {
 	__u64 swap_bytes, swap_free_bytes;
 };
 
-/* What the cgroups of a process limit: again where that has changed. */
+/* What the cgroups of a process, and its affinity, limit: again where that has changed. */
 struct rec_limits {
 	struct rec_hdr hdr;
 	__u32 pid;

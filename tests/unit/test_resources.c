@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/build_job.h"
+#include "user/analysis/cpu_limit.h"
 #include "user/analysis/growth.h"
 #include "user/analysis/machine.h"
 #include "user/analysis/resources.h"
@@ -387,6 +388,49 @@ static void uses_are_rates_and_last_values(void **state)
 	job__free(job);
 }
 
+/* On a machine of so many CPUs; of PID, which uses 0.2, and PID + 1, which uses one if it is `busy`. */
+static enum cpu_holder holder_of(uint32_t cpus, uint32_t allowed, uint64_t milli_cpus, bool busy)
+{
+	const struct rec_machine machine = {
+		.hdr = {.type = REC_MACHINE, .size = sizeof(machine)}, .time_ns = S, .pid = PID, .processors = cpus};
+	const struct rec_limits limits = {.hdr = {.type = REC_LIMITS, .size = sizeof(limits)},
+					  .pid = PID,
+					  .processors = allowed,
+					  .milli_cpus = milli_cpus};
+	struct job *job = job_of_samples(20, 0);
+	struct cpu_limit limit;
+
+	assert_int_equal(add_copy(job, &machine), 0);
+	assert_int_equal(add_copy(job, &limits), 0);
+	for (uint64_t i = 1; i < 20 && busy; i++) {
+		const struct rec_resources rec = {.hdr = {.type = REC_RESOURCES, .size = sizeof(rec)},
+						  .time_ns = i * S,
+						  .pid = PID + 1,
+						  .user_ns = i * S};
+		assert_int_equal(add_copy(job, &rec), 0);
+	}
+	assert_int_equal(cpu_limit__find(job, PID, &limit), 0);
+	assert_true(limit.used > (busy ? 1.19 : 0.19) && limit.used < (busy ? 1.21 : 0.21));
+	assert_int_equal(cpu_limit__find(job, PID + (1u << REC_PID_BITS), &limit), 0); /* of another machine */
+	assert_int_equal(limit.holder, CPU_HELD_UNKNOWN);
+	assert_int_equal(cpu_limit__find(job, PID, &limit), 0);
+	job__free(job);
+	return limit.holder;
+}
+
+static void cpus_have_a_holder(void **state)
+{
+	assert_int_equal(holder_of(8, 0, 0, false), CPU_HELD_OTHERS);
+	assert_int_equal(holder_of(8, 8, 200, false), CPU_HELD_QUOTA);
+	assert_int_equal(holder_of(8, 8, 500, false), CPU_HELD_OTHERS);
+	assert_int_equal(holder_of(8, 1, 0, true), CPU_HELD_ALLOWED);
+	assert_int_equal(holder_of(8, 1, 1100, true), CPU_HELD_ALLOWED);
+	assert_int_equal(holder_of(8, 2, 1200, true), CPU_HELD_QUOTA);
+	assert_int_equal(holder_of(1, 1, 0, true), CPU_HELD_ITSELF);
+	assert_int_equal(holder_of(2, 2, 0, true), CPU_HELD_OTHERS);
+	assert_int_equal(holder_of(0, 1, 100, true), CPU_HELD_UNKNOWN); /* no machine */
+}
+
 static void steps_get_the_rates_around_them(void **state)
 {
 	struct job *job = job_of_samples(10, RESOURCES_MEMORY | RESOURCES_NET);
@@ -518,6 +562,7 @@ int main(void)
 		cmocka_unit_test(growth_is_found_through_noise),
 		cmocka_unit_test(no_growth_is_told_where_there_is_none),
 		cmocka_unit_test(uses_are_rates_and_last_values),
+		cmocka_unit_test(cpus_have_a_holder),
 		cmocka_unit_test(steps_get_the_rates_around_them),
 		cmocka_unit_test(records_may_lie),
 		cmocka_unit_test(the_machine_is_in_percent),

@@ -54,7 +54,7 @@ static const struct verdict_rule rules[] = {
 	{VERDICT_COMPUTE, 0.3, NONE, {CAUSE_XLA_WAIT, NONE, NONE}, "waits for what XLA computes"},
 	{VERDICT_MEMORY, 0.1, NONE, {CAUSE_PAGE_FAULT, NONE, NONE}, "waits for memory (page faults)"},
 	{VERDICT_LOCK, 0.1, NONE, {CAUSE_LOCK, CAUSE_GIL, NONE}, "waits for locks that other threads hold"},
-	{VERDICT_STARVED, 0.1, NONE, {CAUSE_RUN_QUEUE, NONE, NONE}, "waits for a CPU that others have"},
+	{VERDICT_STARVED, 0.1, NONE, {CAUSE_RUN_QUEUE, NONE, NONE}, "waits for a free CPU"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_SLEEP, NONE, NONE}, "is spent sleeping"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_DISK_READ, NONE, NONE}, "waits for reads from disk"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PIPE, CAUSE_SOCKET, CAUSE_POLL}, "waits for pipes or sockets"},
@@ -401,6 +401,24 @@ static void say_parts(struct judge *j, const struct verdict_rule *rule)
 			100 * best_ns / sum, best ? "waiting: " : "on the CPU", sample_cause__name(best));
 }
 
+/* That of a job is its own limit as often as it is another program. */
+static void say_who_has_the_cpus(struct judge *j)
+{
+	const struct cpu_limit *cpus = &j->cpus;
+
+	j->err = j->err ?: cpu_limit__find(j->job, j->track->pid, &j->cpus);
+	if (cpus->holder == CPU_HELD_OTHERS)
+		say_why(j, "others have them: this job uses %.2g CPUs of the %.2g that it may use", cpus->used,
+			cpus->cpus);
+	else if (cpus->holder == CPU_HELD_QUOTA)
+		say_why(j, "its cgroup is limited to %.2g CPUs, and the job uses %.2g", cpus->cpus, cpus->used);
+	else if (cpus->holder == CPU_HELD_ALLOWED)
+		say_why(j, "it may run on %.0f of the machine's CPUs, and uses %.2g", cpus->cpus, cpus->used);
+	else if (cpus->holder == CPU_HELD_ITSELF)
+		say_why(j, "its own threads and processes have them: they use %.2g of the machine's %.0f CPUs",
+			cpus->used, cpus->cpus);
+}
+
 /* Sets the single phase and cause that the headline names, for programs that read it. */
 static void set_named(struct judge *j)
 {
@@ -448,6 +466,8 @@ static void judge_steps(struct judge *j)
 		judge_launches(j);
 	else
 		judge_cpu(j);
+	if (j->verdict->class == VERDICT_STARVED)
+		say_who_has_the_cpus(j);
 	set_named(j);
 	verdict__give_evidence(j);
 	verdict__advise(j);

@@ -143,6 +143,18 @@ static const char *const advice_jax[VERDICT__COUNT] = {
 		"fewer float(), print() or block_until_ready() of values in each step: calls are asynchronous",
 };
 
+/* By enum cpu_holder. */
+static const char *const starved_advice[] = {
+	[CPU_HELD_OTHERS] = "see what else runs (top)",
+	[CPU_HELD_QUOTA] =
+		"raise the CPU limit of its container (cpu.max); below it, fewer threads (OMP_NUM_THREADS) and workers",
+	[CPU_HELD_ALLOWED] = "let it run on more CPUs (taskset, cpuset), or with fewer threads (OMP_NUM_THREADS) and "
+			     "workers",
+	[CPU_HELD_ITSELF] =
+		"fewer threads (OMP_NUM_THREADS, torch.set_num_threads) and DataLoader workers, so that they do "
+		"not take CPUs from each other",
+};
+
 void verdict__advise(struct judge *j)
 {
 	const char *text = advice[j->verdict->class];
@@ -155,6 +167,8 @@ void verdict__advise(struct judge *j)
 	if (j->verdict->class == VERDICT_UNCLEAR && j->verdict->cause == CAUSE_PAUSED)
 		text = "find out who pauses it: the scheduler of the cluster (cgroup.freeze), a kill -STOP, a debugger "
 		       "(TracerPid in /proc/PID/status), a suspended machine";
+	if (j->verdict->class == VERDICT_STARVED && starved_advice[j->cpus.holder])
+		text = starved_advice[j->cpus.holder];
 	if (j->verdict->class == VERDICT_INPUT)
 		advise_input(j);
 	else if (j->verdict->class == VERDICT_PYTHON)

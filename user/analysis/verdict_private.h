@@ -7,6 +7,7 @@
 #define STEPFLAME_USER_ANALYSIS_VERDICT_PRIVATE_H
 
 #include "user/analysis/blame.h"
+#include "user/analysis/cpu_limit.h"
 #include "user/analysis/verdict.h"
 
 #define ANY           (-1) /* phase */
@@ -35,6 +36,7 @@ struct judge {
 	bool busy;                       /* the winner is that the GPU is busy; or there is no winner */
 	double share;                    /* share of the winner */
 	size_t workers;
+	struct cpu_limit cpus; /* where it waits for a CPU */
 	uint32_t slow_worker; /* pid of a worker busier than the others, for which the steps wait; 0: no such worker */
 	int err;
 };

@@ -12,6 +12,7 @@
 
 #include "user/analysis/advice.h"
 #include "user/analysis/by_thread.h"
+#include "user/analysis/cpu_limit.h"
 #include "user/analysis/loader_parts.h"
 #include "user/analysis/loader_place.h"
 #include "user/analysis/worker_stacks.h"
@@ -440,10 +441,23 @@ static void measure_main(const struct workers *w, struct loader *loader)
 		return;
 	}
 	loader->observed_ns = loader->track ? loader->track->total_ns : window_ns;
+	if (loader->wait_ns > loader->observed_ns) /* of few long steps most may have begun before the recording */
+		loader->observed_ns = window_ns;
 	for (size_t i = 0; i < cnt; i++)
 		if (actions[i].pid == loader->pid && actions[i].kind == SPAN_LABEL &&
 		    !strcmp(actions[i].name, LOADER_LABEL))
 			loader->batches = actions[i].val.calls;
+}
+
+/* CPUs that the process may use: the machine's, or fewer. */
+static uint32_t usable_cpus(struct workers *w, uint32_t pid)
+{
+	uint32_t cpus = job__host(w->job)->cpus;
+	struct cpu_limit limit;
+
+	if (cpu_limit__find(w->job, pid, &limit) || !limit.cpus || limit.cpus >= cpus)
+		return cpus;
+	return limit.cpus < 1 ? 1 : limit.cpus;
 }
 
 /* Sums up workers and waits. */
@@ -460,7 +474,7 @@ static int finish_loader(struct workers *w, struct loader *loader)
 	if (!loader->place.validation || loader->of_cnt == 1)
 		failed = failed || find_ahead(w, loader);
 	measure_main(w, loader);
-	advice__find(loader, job__host(w->job)->cpus);
+	advice__find(loader, usable_cpus(w, loader->pid));
 	return failed;
 }
 

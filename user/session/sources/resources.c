@@ -5,6 +5,7 @@
  * and no BPF: the job pays nothing for it.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,12 +124,21 @@ static void set_swap(struct resources *r, pid_t pid, struct rec_resources *rec)
 	rec->swap_bytes = bytes;
 }
 
+/* The CPUs on which a process may run, by its cpuset and by the affinity of its main thread; 0: not known. */
+static uint32_t count_processors(pid_t pid, const struct cgroup_limits *limits)
+{
+	cpu_set_t set;
+	uint32_t cnt = sched_getaffinity(pid, sizeof(set), &set) ? 0 : CPU_COUNT(&set);
+
+	return cnt && (!limits->processors || cnt < limits->processors) ? cnt : limits->processors;
+}
+
 static void emit_limits(struct session *s, struct target *t, const struct cgroup_limits *limits)
 {
 	struct rec_limits rec = {.hdr = {.type = REC_LIMITS, .size = sizeof(rec)}, .pid = t->process.pid};
 	struct target_resources *own = of_target(t);
 
-	rec.processors = limits->processors;
+	rec.processors = count_processors(t->process.pid, limits);
 	rec.memory_bytes = limits->memory_bytes;
 	rec.milli_cpus = limits->cpus < 1e6 ? limits->cpus * 1000 : 0; /* more is no limit */
 	if (!memcmp(&rec, &own->limits, sizeof(rec)))
