@@ -81,7 +81,7 @@ struct loader {
 	uint64_t wait_ns, unknown_ns; /* for batches that were not ready; the part whose worker is not known */
 	uint64_t handover_ns;         /* in the other waits */
 	uint64_t no_loader_ns;        /* the process's waits for batches whose loader is not known */
-	uint64_t observed_ns;         /* the steps, or else the window, as where it waits for longer than the steps take; for one of several loaders, its time in use */
+	uint64_t observed_ns;         /* the steps, or else the window; for one of several loaders, its time in use */
 	uint64_t batches;             /* fetched batches, as counted by the DataLoader's label; 0: not known */
 	/*
 	 * For one of several loaders: time between batches without other loaders' turns, and the
