@@ -8,6 +8,7 @@
 #include "user/model/resources.h"
 
 #define USED_UP     0.9 /* of what may be used */
+#define OTHERS_PART 4   /* a job that uses so many times as much as all others waits for itself */
 #define SECONDS_MIN 2
 
 static bool same_machine(uint32_t a, uint32_t b)
@@ -15,15 +16,23 @@ static bool same_machine(uint32_t a, uint32_t b)
 	return a >> REC_PID_BITS == b >> REC_PID_BITS;
 }
 
-static uint32_t machine_cpus(struct resources *resources, uint32_t pid)
+/* The CPUs of the machine of a process, 0: not known; and how many of them were busy on average, below 0: not known. */
+static uint32_t machine_cpus(struct resources *resources, uint32_t pid, double *busy)
 {
+	const struct rec_machine *first = NULL, *last = NULL, *machines;
 	size_t cnt;
-	const struct rec_machine *machines = resources__machines(resources, &cnt);
 
-	for (size_t i = 0; i < cnt; i++)
-		if (same_machine(machines[i].pid, pid))
-			return machines[i].processors;
-	return 0;
+	machines = resources__machines(resources, &cnt);
+	for (size_t i = 0; i < cnt; i++) {
+		if (!same_machine(machines[i].pid, pid))
+			continue;
+		first = first ?: &machines[i];
+		last = &machines[i];
+	}
+	*busy = -1;
+	if (first && last->time_ns > first->time_ns && last->busy_ns >= first->busy_ns)
+		*busy = (double)(last->busy_ns - first->busy_ns) / (last->time_ns - first->time_ns);
+	return first ? first->processors : 0;
 }
 
 /* The least of the limits of a process, and which one that is. */
@@ -43,7 +52,7 @@ static void choose_limit(struct cpu_limit *limit, const struct rec_limits *limit
 int cpu_limit__find(struct job *job, uint32_t pid, struct cpu_limit *out)
 {
 	struct resources *resources = job__resources(job);
-	double machine = machine_cpus(resources, pid), seconds = 0;
+	double busy, machine = machine_cpus(resources, pid, &busy), seconds = 0;
 	struct resource_use *uses;
 	size_t cnt;
 	int err = resource_uses__new(job, NULL, 0, &uses, &cnt);
@@ -63,7 +72,8 @@ int cpu_limit__find(struct job *job, uint32_t pid, struct cpu_limit *out)
 	choose_limit(out, resources__limits(resources, pid), machine);
 	if (seconds < SECONDS_MIN)
 		out->holder = CPU_HELD_UNKNOWN;
-	else if (out->used < USED_UP * out->cpus)
+	else if (out->used < USED_UP * out->cpus &&
+		 (out->holder != CPU_HELD_ITSELF || busy < 0 || out->used < OTHERS_PART * (busy - out->used)))
 		out->holder = CPU_HELD_OTHERS;
 	return 0;
 }

@@ -37,7 +37,7 @@ struct judge {
 	double share;                    /* share of the winner */
 	size_t workers;
 	struct cpu_limit cpus; /* where it waits for a CPU */
-	uint32_t slow_worker; /* pid of a worker busier than the others, for which the steps wait; 0: no such worker */
+	uint32_t slow_worker;  /* pid of a worker busier than the others, for which the steps wait; 0: no such worker */
 	int err;
 };
 
