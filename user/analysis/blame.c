@@ -116,9 +116,9 @@ static int main_phase(const struct excess *excess, unsigned int cause)
 	for (int phase = 1; phase < PHASE__COUNT; phase++)
 		if (excess->ns[phase][cause] > excess->ns[best][cause])
 			best = phase;
-	if (cause == CAUSE_RUN_QUEUE || cause == CAUSE_PAUSED)
-		return ANY_PHASE;
-	return excess->ns[best][cause] >= HALF * of_cause(excess, cause) ? best : ANY_PHASE;
+	return !sample_cause__is_anywhere(cause) && excess->ns[best][cause] >= HALF * of_cause(excess, cause)
+		       ? best
+		       : ANY_PHASE;
 }
 
 /*

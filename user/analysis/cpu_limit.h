@@ -19,11 +19,13 @@ enum cpu_holder {
 
 struct cpu_limit {
 	enum cpu_holder holder;
-	double used; /* CPUs, by all recorded processes of that machine, on average */
+	double used; /* CPUs, by all recorded processes of that machine, on average; 0: not known */
 	double cpus; /* CPUs that they may use; 0: not known */
 };
 
-/* Of the machine and the cgroup of a process. 0 or -ENOMEM. */
-int cpu_limit__find(struct job *job, uint32_t pid, struct cpu_limit *out);
+/* What limits a process, whether or not it uses that up. */
+void cpu_limit__of(struct job *job, uint32_t pid, struct cpu_limit *out);
+/* Who has the CPUs while it waits for one. */
+void cpu_limit__find(struct job *job, uint32_t pid, struct cpu_limit *out);
 
 #endif

@@ -102,9 +102,13 @@ static char *place_of(struct job *job, uint32_t pid)
 
 	for (size_t i = samples ? samples__cnt(samples) : 0; i-- > 0;) {
 		struct sample sample = samples__get(samples, i);
-		struct stack stack = stacks__stack(job__stacks(job), sample.stack);
-		uint32_t own = sample.pid == pid && sample.tid == pid ? own_frame(job, &stack) : stack.cnt;
+		struct stack stack;
+		uint32_t own;
 
+		if (sample.pid != pid || sample.tid != pid)
+			continue;
+		stack = stacks__stack(job__stacks(job), sample.stack);
+		own = own_frame(job, &stack);
 		if (own < stack.cnt)
 			return text_of_frame(job, &stack.frames[own]);
 	}

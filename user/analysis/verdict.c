@@ -42,8 +42,6 @@ const char *verdict_class__name(enum verdict_class class)
 #define WRITTEN_SHARE    0.3 /* of extra work */
 #define NEARLY_ALL       0.9 /* of a rule's time */
 
-#define PAUSED_TEXT      "is a pause from outside: a stop signal, a debugger, or the cgroup freezer"
-
 /* Time in a phase, or by a cause in any other phase, that counts towards a class. */
 static const struct verdict_rule rules[] = {
 	{VERDICT_INPUT, 0.2, PHASE_DATA, {CAUSE_DATA_WAIT, NONE, NONE}, "goes into getting data"},
@@ -59,7 +57,7 @@ static const struct verdict_rule rules[] = {
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_DISK_READ, NONE, NONE}, "waits for reads from disk"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PIPE, CAUSE_SOCKET, CAUSE_POLL}, "waits for pipes or sockets"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_CHILD_WAIT, NONE, NONE}, "waits for child processes"},
-	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PAUSED, NONE, NONE}, PAUSED_TEXT},
+	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PAUSED, NONE, NONE}, "is paused from outside (signal, debugger, freezer)"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_UNKNOWN, NONE, NONE}, "waits for an unknown cause"},
 };
 
@@ -401,12 +399,12 @@ static void say_parts(struct judge *j, const struct verdict_rule *rule)
 			100 * best_ns / sum, best ? "waiting: " : "on the CPU", sample_cause__name(best));
 }
 
-/* That of a job is its own limit as often as it is another program. */
+/* Other programs, as often as the job itself: its limit, or its own threads. */
 static void say_who_has_the_cpus(struct judge *j)
 {
 	const struct cpu_limit *cpus = &j->cpus;
 
-	j->err = j->err ?: cpu_limit__find(j->job, j->track->pid, &j->cpus);
+	cpu_limit__find(j->job, j->track->pid, &j->cpus);
 	if (cpus->holder == CPU_HELD_OTHERS)
 		say_why(j, "others have them: this job uses %.2g CPUs of the %.2g that it may use", cpus->used,
 			cpus->cpus);

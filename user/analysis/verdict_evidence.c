@@ -161,7 +161,7 @@ static void find_rule_place(struct judge *j, struct place *place)
 /* A place is where a thread does or awaits something. Where it waits for a CPU, or is paused, is chance. */
 static bool rule_has_place(const struct judge *j)
 {
-	return !j->rule || (j->rule->causes[0] != CAUSE_RUN_QUEUE && j->rule->causes[0] != CAUSE_PAUSED);
+	return !j->rule || !sample_cause__is_anywhere(j->rule->causes[0]);
 }
 
 static void say_group_evidence(struct judge *j, const struct blame_group *group, bool workers)

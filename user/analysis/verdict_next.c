@@ -155,20 +155,25 @@ static const char *const starved_advice[] = {
 		"not take CPUs from each other",
 };
 
+static const char *find_advice(const struct judge *j)
+{
+	enum verdict_class class = j->verdict->class;
+
+	if (j->busy)
+		return "the GPU is the limit: stepflame report --gpu says which kernels; use mixed precision, or a "
+		       "faster GPU";
+	if (j->verdict->cause == CAUSE_PAUSED)
+		return "find out who pauses it: the scheduler of the cluster (cgroup.freeze), a kill -STOP, a debugger "
+		       "(TracerPid in /proc/PID/status), a suspended machine";
+	if (class == VERDICT_STARVED && starved_advice[j->cpus.holder])
+		return starved_advice[j->cpus.holder];
+	return is_jax_alone(j->job) && advice_jax[class] ? advice_jax[class] : advice[class];
+}
+
 void verdict__advise(struct judge *j)
 {
-	const char *text = advice[j->verdict->class];
+	const char *text = find_advice(j);
 
-	if (is_jax_alone(j->job) && advice_jax[j->verdict->class])
-		text = advice_jax[j->verdict->class];
-	if (j->busy)
-		text = "the GPU is the limit: stepflame report --gpu says which kernels; use mixed precision, or a "
-		       "faster GPU";
-	if (j->verdict->class == VERDICT_UNCLEAR && j->verdict->cause == CAUSE_PAUSED)
-		text = "find out who pauses it: the scheduler of the cluster (cgroup.freeze), a kill -STOP, a debugger "
-		       "(TracerPid in /proc/PID/status), a suspended machine";
-	if (j->verdict->class == VERDICT_STARVED && starved_advice[j->cpus.holder])
-		text = starved_advice[j->cpus.holder];
 	if (j->verdict->class == VERDICT_INPUT)
 		advise_input(j);
 	else if (j->verdict->class == VERDICT_PYTHON)

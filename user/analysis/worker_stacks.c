@@ -4,21 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/compare.h"
 #include "user/model/stacks.h"
-
-static bool ends_with(const char *text, const char *end)
-{
-	size_t length = text ? strlen(text) : 0, wanted = strlen(end);
-
-	return length >= wanted && !strcmp(text + length - wanted, end);
-}
 
 static bool is_function_of_file(const struct job *job, uint32_t code_number, const char *file, const char *name)
 {
 	struct code code = stacks__code(job__stacks(job), code_number);
 	const char *text = job__name(job, code.name), *dot = text ? strrchr(text, '.') : NULL;
 
-	return text && !strcmp(dot ? dot + 1 : text, name) && ends_with(job__name(job, code.file), file);
+	return text && !strcmp(dot ? dot + 1 : text, name) && compare__ends_with(job__name(job, code.file), file);
 }
 
 /*

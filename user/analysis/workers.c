@@ -455,7 +455,8 @@ static uint32_t usable_cpus(struct workers *w, uint32_t pid)
 	uint32_t cpus = job__host(w->job)->cpus;
 	struct cpu_limit limit;
 
-	if (cpu_limit__find(w->job, pid, &limit) || !limit.cpus || limit.cpus >= cpus)
+	cpu_limit__of(w->job, pid, &limit);
+	if (!limit.cpus || limit.cpus >= cpus)
 		return cpus;
 	return limit.cpus < 1 ? 1 : limit.cpus;
 }

@@ -17,6 +17,7 @@
 #include "user/cmd/parse.h"
 #include "user/export/export.h"
 #include "user/export/ranks.h"
+#include "user/lib/compare.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"
@@ -311,9 +312,12 @@ static void warn_of_ranks(const struct export_args *arguments, const struct expo
 
 static int find_ranks(const struct export_args *arguments, struct export_models *models)
 {
-	int err = arguments->format->ranked ? export_ranks__find(models->job, &models->ranks) : 0;
+	int err;
 
-	if (!err && arguments->format->ranked)
+	if (!arguments->format->ranked)
+		return 0;
+	err = export_ranks__find(models->job, &models->ranks);
+	if (!err)
 		warn_of_ranks(arguments, &models->ranks);
 	return err;
 }
@@ -347,13 +351,6 @@ static int close_gzip(void *cookie)
 	return gzclose(cookie) == Z_OK ? 0 : -1;
 }
 
-static bool is_gzip(const char *path)
-{
-	size_t length = strlen(path);
-
-	return length >= 3 && !strcmp(path + length - 3, ".gz");
-}
-
 /* Takes fd. Returns NULL with errno. */
 static FILE *open_out(int fd, bool gzipped)
 {
@@ -384,7 +381,7 @@ static int write_out(const struct export_models *models, const struct export_arg
 {
 	char name[4096] = "";
 	struct export_options export_options = options_of(arguments, name, models->tracks);
-	FILE *out = open_out(fd, arguments->format->gzip || is_gzip(path));
+	FILE *out = open_out(fd, arguments->format->gzip || compare__ends_with(path, ".gz"));
 	int err, failed;
 
 	if (!out)

@@ -291,7 +291,7 @@ static void put_given_ranks(const struct chrome *c, const struct export_ranks *r
 {
 	const char *comma = "";
 
-	if (!ranks || !ranks->any_given)
+	if (!ranks->any_given)
 		return;
 	fputs("\"numbered_ranks\": {", c->out);
 	for (size_t i = 0; i < ranks->cnt; i++) {
@@ -336,11 +336,6 @@ static bool is_exported(const struct timeline_track *track, const struct export_
 	return !options->pid || track->pid == options->pid;
 }
 
-static int rank_of(const struct export_options *options, uint32_t pid)
-{
-	return options->ranks ? export_ranks__of(options->ranks, pid) : -1;
-}
-
 /* Finds the clock of the trace, and the rank of the first process that has one. */
 static void find_clock_and_rank(struct chrome *c, const struct job *job, const struct timeline *timeline,
 				const struct export_options *options, int *rank)
@@ -359,7 +354,7 @@ static void find_clock_and_rank(struct chrome *c, const struct job *job, const s
 		if (tracks[i].spans[0].start_ns < c->first_ns)
 			c->first_ns = tracks[i].spans[0].start_ns;
 		if (*rank < 0)
-			*rank = rank_of(options, tracks[i].pid);
+			*rank = export_ranks__of(options->ranks, tracks[i].pid);
 	}
 	all = export__tracks(options, &cnt);
 	for (size_t i = 0; i < cnt; i++) {
@@ -368,7 +363,7 @@ static void find_clock_and_rank(struct chrome *c, const struct job *job, const s
 		if (all[i].events[0].start_ns < c->first_ns)
 			c->first_ns = all[i].events[0].start_ns;
 		if (*rank < 0 && all[i].pid)
-			*rank = rank_of(options, all[i].pid);
+			*rank = export_ranks__of(options->ranks, all[i].pid);
 	}
 	if (c->first_ns == UINT64_MAX) /* nothing is exported */
 		c->first_ns = host->monotonic_ns;

@@ -20,7 +20,7 @@ struct export_options {
 	bool native;        /* also the interpreter's own functions */
 	/* For formats made from the timeline: what else has a time; built. NULL: nothing. */
 	const struct tracks *tracks;
-	const struct export_ranks *ranks; /* NULL: no process has one */
+	const struct export_ranks *ranks; /* for formats that are ranked */
 };
 
 /* What a format is made from. */

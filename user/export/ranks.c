@@ -81,13 +81,6 @@ int export_ranks__of(const struct export_ranks *ranks, uint32_t pid)
 
 /* ---- other traces ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-	size_t length = strlen(text), wanted = strlen(end);
-
-	return length >= wanted && !strcmp(text + length - wanted, end);
-}
-
 /* Takes fd. -1: it has none, or is no trace. */
 static int rank_of_trace(int fd)
 {
@@ -119,7 +112,7 @@ static bool is_of_rank(int folder, const char *name, int rank)
 {
 	int fd;
 
-	if (!ends_with(name, ".json") && !ends_with(name, ".json.gz"))
+	if (!compare__ends_with(name, ".json") && !compare__ends_with(name, ".json.gz"))
 		return false;
 	fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	return fd >= 0 && rank_of_trace(fd) == rank;

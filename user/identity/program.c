@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/compare.h"
 #include "user/proc/proc.h"
 #include "user/runtime/python/pyframes.h"
 #include "user/runtime/python/pythread.h"
@@ -63,15 +64,13 @@ const char *program__name(enum program program)
 
 static bool is_in_file(const char *path, const char *file)
 {
-	size_t length = strlen(path), wanted = strlen(file);
 	const char *at;
 
-	if (file[wanted - 1] == '/') {
+	if (compare__ends_with(file, "/"))
 		at = strstr(path, file);
-		return at && (at == path || at[-1] == '/');
-	}
-	return length >= wanted && !strcmp(path + length - wanted, file) &&
-	       (length == wanted || path[length - wanted - 1] == '/');
+	else
+		at = compare__ends_with(path, file) ? path + strlen(path) - strlen(file) : NULL;
+	return at && (at == path || at[-1] == '/');
 }
 
 /* name: qualified from 3.11 on ("BaseProcess._bootstrap"). */

@@ -2,7 +2,9 @@
 #ifndef STEPFLAME_USER_LIB_COMPARE_H
 #define STEPFLAME_USER_LIB_COMPARE_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /*
  * Below, equal to or above 0, as qsort expects; a subtraction could overflow. Evaluates both
@@ -16,6 +18,14 @@ static inline int compare__u64(const void *a, const void *b)
 	const uint64_t *x = a, *y = b;
 
 	return COMPARE(*x, *y);
+}
+
+/* Has the text that end? text: NULL: no. */
+static inline bool compare__ends_with(const char *text, const char *end)
+{
+	size_t length = text ? strlen(text) : 0, wanted = strlen(end);
+
+	return length >= wanted && !strcmp(text + length - wanted, end);
 }
 
 #endif

@@ -6,50 +6,46 @@
 
 #include "user/lib/compare.h"
 
-struct limits {
+/* The last records of a process; without a type: there was none. */
+struct last {
 	uint64_t pid;
-	struct rec_limits record;
+	struct rec_limits limits;
+	struct rec_shortage shortage;
 };
+
+static const struct last *find_last(const struct resources *resources, uint32_t pid)
+{
+	const uint64_t key = pid;
+
+	return MAP_FIND(&resources->last, struct last, &key);
+}
 
 const struct rec_limits *resources__limits(const struct resources *resources, uint32_t pid)
 {
-	const uint64_t key = pid;
-	const struct limits *limits = MAP_FIND(&resources->limits, struct limits, &key);
+	const struct last *last = find_last(resources, pid);
 
-	return limits ? &limits->record : NULL;
+	return last && last->limits.hdr.type ? &last->limits : NULL;
 }
-
-static int add_limits(struct resources *resources, const struct rec_limits *record)
-{
-	const uint64_t key = record->pid;
-	struct limits *limits = MAP_ADD(&resources->limits, struct limits, &key);
-
-	if (limits)
-		limits->record = *record;
-	return limits ? 0 : -ENOMEM;
-}
-
-struct shortage {
-	uint64_t pid;
-	struct rec_shortage record;
-};
 
 const struct rec_shortage *resources__shortage(const struct resources *resources, uint32_t pid)
 {
-	const uint64_t key = pid;
-	const struct shortage *shortage = MAP_FIND(&resources->shortages, struct shortage, &key);
+	const struct last *last = find_last(resources, pid);
 
-	return shortage ? &shortage->record : NULL;
+	return last && last->shortage.hdr.type ? &last->shortage : NULL;
 }
 
-static int add_shortage(struct resources *resources, const struct rec_shortage *record)
+static int keep_last(struct resources *resources, const struct rec_hdr *record)
 {
-	const uint64_t key = record->pid;
-	struct shortage *shortage = MAP_ADD(&resources->shortages, struct shortage, &key);
+	const struct rec_limits *limits = (const void *)record;
+	const struct rec_shortage *shortage = (const void *)record;
+	const uint64_t key = record->type == REC_LIMITS ? limits->pid : shortage->pid;
+	struct last *last = MAP_ADD(&resources->last, struct last, &key);
 
-	if (shortage)
-		shortage->record = *record;
-	return shortage ? 0 : -ENOMEM;
+	if (last && record->type == REC_LIMITS)
+		last->limits = *limits;
+	else if (last)
+		last->shortage = *shortage;
+	return last ? 0 : -ENOMEM;
 }
 
 int resources__add(struct resources *resources, const struct rec_hdr *record)
@@ -57,10 +53,8 @@ int resources__add(struct resources *resources, const struct rec_hdr *record)
 	struct rec_resources *sample;
 	struct rec_machine *machine;
 
-	if (record->type == REC_LIMITS)
-		return add_limits(resources, (const void *)record);
-	if (record->type == REC_SHORTAGE)
-		return add_shortage(resources, (const void *)record);
+	if (record->type == REC_LIMITS || record->type == REC_SHORTAGE)
+		return keep_last(resources, record);
 	resources->sorted = false;
 	if (record->type == REC_MACHINE) {
 		machine = array__add(&resources->machines, sizeof(*machine));
@@ -122,6 +116,5 @@ void resources__free(struct resources *resources)
 {
 	free(resources->samples.items);
 	free(resources->machines.items);
-	map__free(&resources->limits);
-	map__free(&resources->shortages);
+	map__free(&resources->last);
 }

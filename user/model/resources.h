@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What processes and their machines used: takes REC_RESOURCES, REC_MACHINE, REC_LIMITS and
- * REC_SHORTAGE, and returns them in order. Part of the job (job.h), which owns it: job__resources. Pointers are valid until the
- * next record.
+ * REC_SHORTAGE, and returns them in order. Part of the job (job.h), which owns it: job__resources.
+ * Pointers are valid until the next record.
  */
 #ifndef STEPFLAME_USER_MODEL_RESOURCES_H
 #define STEPFLAME_USER_MODEL_RESOURCES_H
@@ -16,8 +16,7 @@
 struct resources {
 	struct array samples;  /* struct rec_resources */
 	struct array machines; /* struct rec_machine */
-	struct map limits;     /* the last REC_LIMITS by pid */
-	struct map shortages;  /* the last REC_SHORTAGE by pid */
+	struct map last;       /* REC_LIMITS and REC_SHORTAGE by pid */
 	bool sorted;
 };
 

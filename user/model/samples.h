@@ -33,6 +33,12 @@ enum sample_cause {
 		CAUSE__END,
 };
 
+/* Does it meet a thread wherever that just is? Then no phase and no line is to blame. */
+static inline bool sample_cause__is_anywhere(unsigned int cause)
+{
+	return cause == CAUSE_RUN_QUEUE || cause == CAUSE_PAUSED;
+}
+
 /* "data_wait"; "" for CAUSE_NONE. */
 const char *sample_cause__name(unsigned int cause);
 

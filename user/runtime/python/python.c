@@ -274,8 +274,7 @@ const char *python__explain(int err, pid_t pid, const char *comm, const char *ve
 	case -ELIBACC:
 		snprintf(why, PYTHON_WHY_BYTES, "may not read the program or the libpython of process %d", pid);
 		return "its file system refuses (FUSE of another user, NFS with root_squash): mount it with "
-		       "allow_other or "
-		       "no_root_squash, or install Python on a local disk";
+		       "allow_other or no_root_squash, or install Python on a local disk";
 	case -ENOTSUP: /* EOPNOTSUPP has the same number */
 		if (version[0] && !isdigit((unsigned char)version[0])) {
 			snprintf(why, PYTHON_WHY_BYTES, "process %d runs %s, which is not supported", pid, version);

@@ -13,8 +13,8 @@
  * Finds CPython among the mapped files (the executable before a libpython3.x), its exact version
  * (Py_Version, or the text that Py_GetVersion formats), layout, functions and thread state. *elf
  * (may be NULL) receives the opened file, which the caller frees; NULL on error. 0; -ENOENT no
- * CPython there; -EOPNOTSUPP a version outside the table, or a free-threaded build (version is
- * set); -ENOTSUP the live process contradicts the table; or -errno. A function, thread state,
+ * CPython there; -ELIBACC its file may not be read; -EOPNOTSUPP a version outside the table, a
+ * free-threaded build, or another Python, whose name is then the version ("PyPy"; version is set); -ENOTSUP the live process contradicts the table; or -errno. A function, thread state,
  * tss_offset or GIL that is not found is not an error, but 0 or PY_TSTATE_UNKNOWN.
  *
  * The check against the live process: PyGen_Type's and PyUnicode_Type's tp_name read "generator"

@@ -171,15 +171,15 @@ static bool read_machine_kills(uint64_t *out)
 	return has;
 }
 
-/* What a later shortage is compared with: anew where the process has got into another cgroup. */
-static void begin_shortages(struct session *s, struct target *t)
+/* What a later shortage is compared with: of a main process, anew where it has got into another cgroup. */
+static void begin_shortages(struct session *s, struct target *t, bool left)
 {
 	struct target_resources *own = of_target(t);
 	char *file;
 
 	if (!own->has_machine_kills)
 		own->has_machine_kills = read_machine_kills(&own->machine_kills);
-	else if (t->role != ROLE_MAIN)
+	else if (t->role != ROLE_MAIN || !left)
 		return;
 	file = cgroup_look__kills_file(&state_of(s)->cgroups, t->process.pid);
 	/* One that ends has been moved to the root of the cgroups. */
@@ -195,15 +195,12 @@ static void begin_shortages(struct session *s, struct target *t)
 	}
 }
 
-/* Of a process that has ended, its parent sees it, if it lives; else what was last seen counts. */
-static struct shm_space find_shm(struct session *s, const struct target *t)
+/* As a process sees it, or last saw it. */
+static struct shm_space shm_of(const struct target *t)
 {
-	struct target *parent = targets__find(s, t->process.parent);
-	struct shm_space space = of_target(t)->shm;
+	struct shm_space space;
 
-	if (parent && shm__space(parent->process.pid, &space))
-		space = of_target(parent)->shm;
-	return space;
+	return shm__space(t->process.pid, &space) ? of_target(t)->shm : space;
 }
 
 /* Since t began; of the process pid: t, or a child of which no more is known. */
@@ -330,7 +327,7 @@ static void look_at_all(struct session *s, bool left)
 			if (others > OTHERS_MAX)
 				continue;
 		}
-		begin_shortages(s, t);
+		begin_shortages(s, t, left);
 		look_at(s, t, left);
 	}
 	cgroup_look__release(&r->cgroups);
@@ -380,19 +377,15 @@ static void look_at_ended(struct session *s, struct target *t)
 {
 	if (is_wanted(s) && !of_target(t)->unfollowed && of_target(t)->kept)
 		look_at(s, t, false);
-	if (is_wanted(s) && !of_target(t)->unfollowed)
-		emit_shortage(s, t, t->process.pid, find_shm(s, t));
+	if (is_wanted(s) && !of_target(t)->unfollowed) /* its parent may live, and sees the same */
+		emit_shortage(s, t, t->process.pid, shm_of(targets__find(s, t->process.parent) ?: t));
 	close_files(s, t);
 }
 
 static void look_at_lost_child(struct session *s, struct target *parent, pid_t pid)
 {
-	struct shm_space shm;
-
-	if (shm__space(parent->process.pid, &shm))
-		shm = of_target(parent)->shm;
 	if (is_wanted(s))
-		emit_shortage(s, parent, pid, shm);
+		emit_shortage(s, parent, pid, shm_of(parent));
 }
 
 static void forget(struct session *s, struct target *t)
