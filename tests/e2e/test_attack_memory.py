@@ -1,41 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """stepflame with too little memory: it ends with a reason or the kernel kills it, and the job goes on as before."""
 
-import contextlib
-import os
 import signal
-from pathlib import Path
 
+import cgroups
 import helpers
 import pytest
 
 pytestmark = helpers.needs_bpf
 
-MIB = 1 << 20
-GROUPS = {"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"}  # of version 1, of version 2
 LIMITS = range(10, 80, 5) if helpers.LONG else (10, 20, 40)
 
 
 @pytest.fixture
 def memory_group():
     """A function that runs a command with so many MiB of memory for it and its children: in a cgroup of its own."""
-    for parent, limit in GROUPS.items():
-        group = Path(parent, "stepflame-test-%d" % os.getpid())
-        with contextlib.suppress(OSError):
-            group.mkdir()
-            if (group / limit).exists():
-                break
-            group.rmdir()
-    else:
-        pytest.skip("no cgroup that limits memory can be made")
+    with cgroups.made("memory") as group:
 
-    def limited(mib, *command):
-        (group / limit).write_text(str(mib * MIB))
-        return ["sh", "-c", 'echo $$ > "$0"/cgroup.procs; exec "$@"', str(group), *map(str, command)]
+        def limited(mib, *command):
+            group.limit_memory(mib)
+            return group.command(*command)
 
-    yield limited
-    helpers.until(helpers.END_SECONDS, lambda: not (group / "cgroup.procs").read_text(), group.joinpath("cgroup.procs").read_text)
-    group.rmdir()
+        yield limited
 
 
 def test_killed_for_memory(bench, memory_group, tmp_path):

@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """How a job ended is what the summary says first: against what wait(2) says of the job."""
 
-import contextlib
-import json
-import os
 import signal
-from pathlib import Path
 
+import cgroups
 import helpers
 import pytest
 
-MEMORY = Path("/sys/fs/cgroup/memory")  # version 1
 LIMIT_MIB = 700
 
 
@@ -74,29 +70,11 @@ def test_shared_memory(bench):
     assert "/dev/shm was full" in text
 
 
-@contextlib.contextmanager
-def cgroup_with_limit():
-    if not os.access(MEMORY, os.W_OK) or not (MEMORY / "memory.limit_in_bytes").exists():
-        folder, limit = Path("/sys/fs/cgroup/stepflame-%d" % os.getpid()), "memory.max"
-        controllers = Path("/sys/fs/cgroup/cgroup.subtree_control")
-        if not controllers.exists() or "memory" not in controllers.read_text().split():
-            pytest.skip("no cgroup can be made that limits memory")
-    else:
-        folder, limit = MEMORY / ("stepflame-%d" % os.getpid()), "memory.limit_in_bytes"
-    folder.mkdir()
-    try:
-        (folder / limit).write_text("%d" % (LIMIT_MIB << 20))
-        yield folder
-    finally:
-        helpers.until(helpers.END_SECONDS, lambda: not (folder / "cgroup.procs").read_text(), lambda: str(folder))
-        folder.rmdir()
-
-
 @helpers.needs_bpf
 def test_memory(bench):
-    with cgroup_with_limit() as folder:
-        into = ["sh", "-c", 'echo $$ > %s/cgroup.procs && exec "$@"' % folder, "sh"]
-        found, text, job, status = ended(bench, "memory", command=[*into, helpers.PYTHON, helpers.JOBS / "dies.py"])
+    with cgroups.made("memory") as group:
+        group.limit_memory(LIMIT_MIB)
+        found, text, job, status = ended(bench, "memory", command=group.command(helpers.PYTHON, helpers.JOBS / "dies.py"))
     assert status == -signal.SIGKILL
     (one,) = found
     why = "out of memory: the kernel has killed 1 of the processes of its cgroup, whose limit is %d MiB" % LIMIT_MIB
