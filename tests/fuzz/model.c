@@ -11,6 +11,7 @@
 #include "user/analysis/history.h"
 #include "user/analysis/use_curves.h"
 #include "user/export/export.h"
+#include "user/export/ranks.h"
 #include "user/page/page.h"
 #include "user/report/answer.h"
 #include "user/report/common.h"
@@ -149,14 +150,17 @@ static void export_all(struct job *job, struct timeline *timeline, struct tracks
 		       {&export_tensorboard, JSON}};
 	struct export_options options = {
 		.name = "fuzz", .cpu = choose(), .main_threads = choose(), .native = choose(), .tracks = tracks};
+	struct export_ranks ranks;
 	struct output output;
 
 	FUZZ_CHECK(!timeline__add_gpu(timeline, job__gpu(job)) && !timeline__build(timeline));
-	FUZZ_CHECK(!tracks__build(tracks, job));
+	FUZZ_CHECK(!tracks__build(tracks, job) && !export_ranks__find(job, &ranks));
+	options.ranks = &ranks;
 	for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++) {
 		output__begin(&output);
 		output__end(&output, formats[i].format->write(job, timeline, &options, output.file), formats[i].form);
 	}
+	export_ranks__release(&ranks);
 }
 
 static void draw_page(struct job *job, struct lanes *lanes)

@@ -8,6 +8,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "user/export/export.h"
+#include "user/export/ranks.h"
 #include "user/recording/spans.h"
 
 #define PLAIN_MAX 65536
@@ -54,7 +55,8 @@ static void check_tracks(const struct timeline *timeline)
 
 static void export_timeline(struct timeline *timeline)
 {
-	const struct export_options options = {.name = "fuzz"};
+	const struct export_ranks ranks = {0};
+	const struct export_options options = {.name = "fuzz", .ranks = &ranks};
 	const struct export_ops *formats[] = {&export_chrome, &export_perfetto};
 	struct job *job = job__new();
 
