@@ -214,14 +214,19 @@ static int add_pauses(struct tracks *tracks, struct job *job, const struct sampl
 static bool has_begin(const struct sample *sample)
 {
 	return sample->waits == 1 && sample->weight_ns >= WAIT_THRESHOLD_NS && sample->weight_ns <= sample->time_ns &&
-	       sample->cause != CAUSE_GIL && !(sample->cause == CAUSE_RUN_QUEUE && sample->syscall == SYS_futex);
+	       (sample->passed ||
+		(sample->cause != CAUSE_GIL && !(sample->cause == CAUSE_RUN_QUEUE && sample->syscall == SYS_futex)));
 }
 
 static int add_waker(struct tracks *tracks, struct track_event *event, const struct sample *sample)
 {
-	int err = sample->waker_pid ? add_number(tracks, event, "ended by process", sample->waker_pid) : 0;
+	int err = sample->waker_pid ? add_number(tracks, event, sample->passed ? "for process" : "ended by process",
+						 sample->waker_pid)
+				    : 0;
 
-	return err || !sample->waker_tid ? err : add_number(tracks, event, "ended by thread", sample->waker_tid);
+	return err || !sample->waker_tid ? err
+					 : add_number(tracks, event, sample->passed ? "for thread" : "ended by thread",
+						      sample->waker_tid);
 }
 
 /* The phase in which a thread that makes steps was; NULL: another thread. */

@@ -52,6 +52,7 @@ static const struct verdict_rule rules[] = {
 	{VERDICT_COMPUTE, 0.3, NONE, {CAUSE_XLA_WAIT, NONE, NONE}, "waits for what XLA computes"},
 	{VERDICT_MEMORY, 0.1, NONE, {CAUSE_PAGE_FAULT, NONE, NONE}, "waits for memory (page faults)"},
 	{VERDICT_LOCK, 0.1, NONE, {CAUSE_LOCK, CAUSE_GIL, NONE}, "waits for locks that other threads hold"},
+	{VERDICT_THREAD, 0.1, NONE, {CAUSE_THREAD_WAIT, NONE, NONE}, "waits for what other threads do"},
 	{VERDICT_STARVED, 0.1, NONE, {CAUSE_RUN_QUEUE, NONE, NONE}, "waits for a free CPU"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_SLEEP, NONE, NONE}, "is spent sleeping"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_DISK_READ, NONE, NONE}, "waits for reads from disk"},

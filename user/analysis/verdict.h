@@ -21,6 +21,7 @@
 	X(CHECKPOINT, "checkpoint") \
 	X(MEMORY, "memory")         \
 	X(LOCK, "lock-bound")       \
+	X(THREAD, "thread-bound")   \
 	X(STARVED, "CPU-starved")   \
 	X(COMPILE, "compile-bound") \
 	X(COMPUTE, "compute-bound") \

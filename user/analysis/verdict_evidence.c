@@ -170,7 +170,11 @@ static void say_group_evidence(struct judge *j, const struct blame_group *group,
 		say_hotspots(j, group->hotspots, BLAME_HOTSPOTS, &group->place);
 	if (!j->verdict->place && group->cause == BLAME_COMPILE && group->hotspots[0].ns)
 		j->verdict->place = hotspot__text(j->job, &group->hotspots[0]);
-	if (verdict__one_waker(group) && (!workers || j->slow_worker))
+}
+
+static void say_waker(struct judge *j, const struct blame_group *group)
+{
+	if (verdict__one_waker(group))
 		verdict__say(j, &j->verdict->evidence, "process %u (thread %u) ended %.0f %% of that wait",
 			     group->waker_pid, group->waker_tid, 100.0 * group->waker_ns / group->wait_ns);
 }
@@ -194,6 +198,10 @@ static void give_evidence(struct judge *j)
 		find_rule_hotspots(j, top);
 		say_hotspots(j, top, BLAME_HOTSPOTS, &place);
 	}
+	if ((workers && !j->slow_worker) || (!workers && verdict__say_threads(j)))
+		return;
+	if (j->group && !j->rule)
+		say_waker(j, j->group);
 }
 
 void verdict__give_evidence(struct judge *j)

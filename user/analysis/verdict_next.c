@@ -120,6 +120,8 @@ static const char *const advice[VERDICT__COUNT] = {
 	[VERDICT_MEMORY] = "see whether it swaps (vmstat 1), or maps files that do not stay in memory",
 	[VERDICT_LOCK] =
 		"stepflame dump -p PID, or report --advanced --per-rank, says what the other threads do meanwhile",
+	[VERDICT_THREAD] = "start that thread's work earlier, or share it among more threads or processes; "
+			   "stepflame report --advanced --per-rank says what the threads do",
 	[VERDICT_STARVED] = "see what else runs (top), and the CPU limit of the container",
 	[VERDICT_COMPILE] =
 		("the same shapes in each call (pad batches, drop_last=True), or torch.compile(dynamic=True); "

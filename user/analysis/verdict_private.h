@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Shared by the parts of a verdict: verdict.c finds the class and the reasons, verdict_evidence.c
- * and verdict_input.c the evidence, and verdict_next.c what to try.
+ * verdict_input.c and
+ * verdict_threads.c the evidence, and verdict_next.c what to try.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_VERDICT_PRIVATE_H
 #define STEPFLAME_USER_ANALYSIS_VERDICT_PRIVATE_H
@@ -58,6 +59,11 @@ void verdict__give_evidence(struct judge *j);
  * the steps wait for no workers, or that is not known.
  */
 bool verdict__say_workers(struct judge *j);
+/*
+ * verdict_threads.c: says what the thread or process does for which the steps wait, if most of the waits that the
+ * verdict is about are for one; adds it to the place. false: they are not, or that is not known.
+ */
+bool verdict__say_threads(struct judge *j);
 /* verdict_next.c: adds what to try. */
 void verdict__advise(struct judge *j);
 

@@ -172,7 +172,7 @@ static int find_waits(const struct workers *w, struct loader *loader, uint32_t t
 		long step = loader->track ? step_track__at(loader->track, s.time_ns) : -1;
 		uint32_t worker;
 
-		if (s.kind != SAMPLE_WAIT || s.cause != CAUSE_DATA_WAIT) {
+		if (s.kind != SAMPLE_WAIT || s.cause != CAUSE_DATA_WAIT || s.passed) {
 			if (steps__phase(w->steps, s.path) != PHASE_DATA)
 				open = NULL;
 			continue;

@@ -26,6 +26,7 @@
 #include "user/model/resources.h"
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
+#include "user/model/wait_chain.h"
 #include "user/recording/descriptors.h"
 #include "user/recording/dropped_steps.h"
 #include "user/recording/step_blocks.h"
@@ -500,25 +501,24 @@ static bool is_step_rule(uint32_t pid, uint32_t rule, void *boundaries)
 	return false;
 }
 
-static int choose_rules(struct job *job)
+static int refine(struct job *job)
 {
-	struct boundaries *boundaries;
+	struct boundaries *boundaries = boundaries__new(job);
+	int err;
 
-	if (!samples__has_rules(&job->samples))
-		return 0;
-	boundaries = boundaries__new(job);
 	if (!boundaries)
 		return -ENOMEM;
-	samples__choose_rules(&job->samples, is_step_rule, boundaries);
+	if (samples__has_rules(&job->samples))
+		samples__choose_rules(&job->samples, is_step_rule, boundaries);
+	err = samples__refine(&job->samples, &job->stacks, &job->names)
+		      ?: wait_chain__resolve(&job->samples, &job->stacks, &job->names, boundaries);
 	boundaries__free(boundaries);
-	return 0;
+	return err;
 }
 
 const struct samples *job__samples(struct job *job)
 {
-	if (job->unrefined && choose_rules(job))
-		return NULL;
-	if (job->unrefined && samples__refine(&job->samples, &job->stacks, &job->names))
+	if (job->unrefined && refine(job))
 		return NULL;
 	job->unrefined = false;
 	return &job->samples;

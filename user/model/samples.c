@@ -21,7 +21,8 @@ struct packed {
 	uint32_t step, waits;
 	uint32_t waker;
 	int16_t syscall;
-	uint8_t kind : 7, enclosed : 1;
+	uint8_t kind : 5, enclosed : 1;
+	uint8_t resolved : 1, passed : 1; /* as in struct sample */
 	uint8_t cause;
 };
 
@@ -325,7 +326,7 @@ static unsigned int refined_cause(const struct samples *samples, const struct pa
 {
 	uint8_t of_path = ((const uint8_t *)samples->causes.items)[packed->path];
 
-	if (!is_vague_cause(packed->cause))
+	if (packed->resolved || !is_vague_cause(packed->cause))
 		return packed->cause;
 	if (of_path != CAUSE_NONE)
 		return of_path;
@@ -363,11 +364,31 @@ struct sample samples__get(const struct samples *samples, size_t index)
 		.waker_tid = waker,
 		.syscall = packed->syscall,
 		.kind = packed->kind,
+		.resolved = packed->resolved,
+		.passed = packed->passed,
 		.cause = refined_cause(samples, packed),
 	};
 
 	samples__thread(samples, packed->thread, &sample.pid, &sample.tid);
 	return sample;
+}
+
+uint32_t samples__waker_of(const struct samples *samples, size_t index)
+{
+	const struct packed *packed = &((const struct packed *)samples->packed.items)[index];
+
+	return intern__find(&samples->threads, intern__key(&samples->wakers, packed->waker));
+}
+
+void samples__resolve(struct samples *samples, size_t index, unsigned int cause, uint32_t waker)
+{
+	struct packed *packed = &((struct packed *)samples->packed.items)[index];
+	uint32_t number = intern__find(&samples->wakers, intern__key(&samples->threads, waker));
+
+	packed->cause = cause;
+	packed->resolved = true;
+	packed->passed = waker != 0;
+	packed->waker = number ?: packed->waker;
 }
 
 size_t samples__thread_end(const struct samples *samples)

@@ -19,11 +19,12 @@
  * What a thread waited for. Extends enum wait_cause by causes that the kernel cannot see, and that
  * the Python stack and the enclosing spans show.
  */
-#define STEPFLAME_REFINED_CAUSES(X)                                                                \
-	X(DATA_WAIT, "data_wait")   /* a DataLoader's iterator waits for a batch of its workers */ \
-	X(COLLECTIVE, "collective") /* in a span of SPAN_COMM */                                   \
-	X(GPU_SYNC, "gpu_sync")     /* in a span of SPAN_SYNC */                                   \
-	X(XLA_WAIT, "xla_wait")     /* in a span of SPAN_AWAIT */
+#define STEPFLAME_REFINED_CAUSES(X)                                                                  \
+	X(DATA_WAIT, "data_wait")     /* a DataLoader's iterator waits for a batch of its workers */ \
+	X(COLLECTIVE, "collective")   /* in a span of SPAN_COMM */                                   \
+	X(GPU_SYNC, "gpu_sync")       /* in a span of SPAN_SYNC */                                   \
+	X(XLA_WAIT, "xla_wait")       /* in a span of SPAN_AWAIT */                                  \
+	X(THREAD_WAIT, "thread_wait") /* for what another thread does: wait_chain.h */
 
 enum sample_cause {
 	CAUSE__BEFORE_REFINED = CAUSE__COUNT - 1,
@@ -49,14 +50,17 @@ struct sample {
 	uint64_t kernel; /* REC_NAME id of the symbol; 0: not in the kernel */
 	uint64_t file; /* file that the thread read, wrote, synced or had mapped: REC_NAME id of its path; 0: no file */
 	uint32_t pid, tid;
-	uint32_t thread;               /* number of {pid, tid}, from 1 */
-	uint32_t stack;                /* number for stacks__stack; 0: no Python frames */
-	uint32_t path;                 /* number for stacks__path; 0: no spans */
-	uint32_t step;                 /* number of boundaries in the process before the sample */
-	uint32_t waits;                /* 1: the weight is this one wait; more: others, of which this one was sampled */
-	uint32_t waker_pid, waker_tid; /* the thread of the job that ended the wait; 0: not known */
-	int syscall;                   /* number; -1: not in a system call */
+	uint32_t thread; /* number of {pid, tid}, from 1 */
+	uint32_t stack;  /* number for stacks__stack; 0: no Python frames */
+	uint32_t path;   /* number for stacks__path; 0: no spans */
+	uint32_t step;   /* number of boundaries in the process before the sample */
+	uint32_t waits;  /* 1: the weight is this one wait; more: others, of which this one was sampled */
+	/* The thread of the job that ended the wait, or that the cause is of; 0: not known. */
+	uint32_t waker_pid, waker_tid;
+	int syscall; /* number; -1: not in a system call */
 	enum sample_kind kind;
+	bool resolved;      /* wait_chain.h has looked at it */
+	bool passed;        /* the cause is that of the waker's own waits */
 	unsigned int cause; /* enum wait_cause or enum sample_cause; CAUSE_NONE for SAMPLE_CPU */
 };
 
@@ -120,6 +124,10 @@ size_t samples__cnt(const struct samples *samples);
 /* The thread of a sample; faster than samples__get. */
 uint32_t samples__thread_of(const struct samples *samples, size_t index);
 struct sample samples__get(const struct samples *samples, size_t index);
+/* The number of the thread that ended a wait; 0: not known, or without samples. */
+uint32_t samples__waker_of(const struct samples *samples, size_t index);
+/* Sets the cause of a wait; waker: the number of the thread of which that is the cause, 0: none. For wait_chain.h. */
+void samples__resolve(struct samples *samples, size_t index, unsigned int cause, uint32_t waker);
 /* Threads that have samples are numbered from 1 to samples__thread_end - 1. */
 size_t samples__thread_end(const struct samples *samples);
 void samples__thread(const struct samples *samples, uint32_t thread, uint32_t *pid, uint32_t *tid);

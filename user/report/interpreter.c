@@ -25,7 +25,7 @@ static void add_interpreter_waits(struct job *job, const struct samples *samples
 	for (size_t i = 0; i < samples__cnt(samples); i++) {
 		struct sample sample = samples__get(samples, i);
 
-		if (sample.cause != CAUSE_GIL || !processes__in_scope(job, sample.pid, pid))
+		if (sample.cause != CAUSE_GIL || sample.passed || !processes__in_scope(job, sample.pid, pid))
 			continue;
 		sum->gil_ns += sample.weight_ns;
 		if (sample.tid == sample.pid)

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What another thread or process of the job does while the steps wait for it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "user/analysis/verdict_private.h"
+#include "user/lib/intern.h"
+#include "user/lib/saturating.h"
+#include "user/lib/search.h"
+
+#define HALF     0.5 /* of the waits: they are for one thread */
+#define SLOT_ALL 1   /* what that thread does else, and what the steps do */
+
+/* A time in which the steps wait for the thread. */
+struct awaited {
+	uint64_t from_ns, to_ns;
+};
+
+struct threads_search {
+	struct judge *j;
+	struct intern wakers;       /* {pid, tid} */
+	struct histograms ns;       /* slot 0, by waker */
+	uint64_t wait_ns;           /* of all waits that the verdict is about */
+	uint32_t pid, tid;          /* the thread that most of them are for */
+	struct array awaited;       /* struct awaited, in time order */
+	struct places places;       /* slot 0: what it does while the steps wait for it */
+	uint64_t cause[CAUSE__END]; /* likewise, by cause */
+};
+
+/* Whether the verdict is about this wait. */
+static bool is_judged(const struct judge *j, const struct sample *s)
+{
+	long step = step_track__at(j->track, s->time_ns);
+	enum phase phase = step_track__phase(j->track, j->steps, s);
+	size_t at;
+
+	if (step < 0 || s->kind != SAMPLE_WAIT)
+		return false;
+	if (j->rule)
+		return verdict_rule__has(j->rule, phase, s->cause);
+	if (!j->group || s->cause != j->group->cause || (j->group->phase != ANY && j->group->phase != (int)phase))
+		return false;
+	at = SEARCH(i, 0, j->track->slow_cnt, j->blame->steps[i].step < step);
+	return at < j->track->slow_cnt && j->blame->steps[at].step == step &&
+	       &j->blame->groups[j->blame->steps[at].group] == j->group;
+}
+
+/* A thread that ends a wait for a file or a CPU need not be what the wait is for. */
+static bool is_for_a_thread(const struct sample *s)
+{
+	return s->waker_pid && (s->passed || s->cause == CAUSE_THREAD_WAIT || s->cause == CAUSE_LOCK);
+}
+
+/* Calls fn for each wait that the verdict is about. 0 or what fn returned. */
+static int each_wait(struct threads_search *f, int (*fn)(struct threads_search *f, const struct sample *s))
+{
+	const struct samples *samples = job__samples(f->j->job);
+	int err = samples ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < samples__cnt(samples); i++) {
+		struct sample s;
+
+		if (samples__thread_of(samples, i) != f->j->track->thread)
+			continue;
+		s = samples__get(samples, i);
+		if (is_judged(f->j, &s))
+			err = fn(f, &s);
+	}
+	return err;
+}
+
+static int add_waker(struct threads_search *f, const struct sample *s)
+{
+	uint32_t number;
+
+	f->wait_ns = saturating__add(f->wait_ns, s->weight_ns);
+	if (!is_for_a_thread(s))
+		return 0;
+	return intern__add(&f->wakers, (uint64_t)s->waker_pid << 32 | s->waker_tid, &number)
+		       ?: histograms__add(&f->ns, 0, number, s->weight_ns);
+}
+
+static int add_awaited(struct threads_search *f, const struct sample *s)
+{
+	struct awaited *awaited;
+
+	if (!is_for_a_thread(s) || s->waker_pid != f->pid || s->waker_tid != f->tid)
+		return 0;
+	awaited = array__add(&f->awaited, sizeof(*awaited));
+	if (!awaited)
+		return -ENOMEM;
+	*awaited = (struct awaited){s->weight_ns < s->time_ns ? s->time_ns - s->weight_ns : 0, s->time_ns};
+	return 0;
+}
+
+/* Its waits may end as, or just after, they let the steps go on. */
+static bool is_awaited(const struct threads_search *f, const struct sample *s)
+{
+	const struct awaited *all = f->awaited.items;
+	uint64_t middle = s->time_ns - (s->weight_ns < s->time_ns ? s->weight_ns : s->time_ns) / 2;
+	size_t at = SEARCH(i, 0, f->awaited.cnt, all[i].to_ns < middle);
+
+	return at < f->awaited.cnt && all[at].from_ns <= middle;
+}
+
+static int find_what_it_does(struct threads_search *f, struct place *place)
+{
+	static const bool slots[][2] = {{true, false}, {false, true}};
+	const struct place_question ask = {.more = {slots[0], 2, 1}, .less = {slots[1], 0, 1}, .all = {slots[1], 2, 1}};
+	const struct samples *samples = job__samples(f->j->job);
+	int err = 0;
+
+	f->places.job = f->j->job;
+	for (size_t i = 0; samples && !err && i < samples__cnt(samples); i++) {
+		struct sample s = samples__get(samples, i);
+
+		if (s.thread == f->j->track->thread) {
+			err = places__add(&f->places, SLOT_ALL, &s);
+		} else if (s.pid == f->pid && s.tid == f->tid) {
+			bool awaited = is_awaited(f, &s);
+
+			err = places__add(&f->places, awaited ? 0 : SLOT_ALL, &s);
+			if (awaited)
+				f->cause[s.cause] = saturating__add(f->cause[s.cause], s.weight_ns);
+		}
+	}
+	return err ?: places__find(&f->places, &ask, place);
+}
+
+static int find_thread(struct threads_search *f)
+{
+	struct histogram_top top = {0};
+	uint64_t waker;
+	int err = each_wait(f, add_waker);
+
+	if (err)
+		return err;
+	histograms__top(&f->ns, 1, 1, &top);
+	if (!top.total || top.total < HALF * f->wait_ns)
+		return 0;
+	waker = intern__key(&f->wakers, top.value);
+	f->pid = waker >> 32;
+	f->tid = waker;
+	return each_wait(f, add_awaited);
+}
+
+static void say(struct threads_search *f, const struct place *place)
+{
+	struct judge *j = f->j;
+	const char *what = f->pid == j->track->pid ? "thread" : "process";
+	uint32_t id = f->pid == j->track->pid ? f->tid : f->pid;
+	unsigned int cause = 0;
+	char *text = place->outer.code ? place__text(j->job, place) : NULL, *whole;
+
+	for (unsigned int i = 1; i < CAUSE__END; i++)
+		if (f->cause[i] > f->cause[cause])
+			cause = i;
+	verdict__say(j, &j->verdict->evidence, "the steps wait for %s %u, which meanwhile is %s%s%s%s", what, id,
+		     cause ? "waiting: " : "on the CPU", sample_cause__name(cause), text ? ", in " : "", text ?: "");
+	if (!text || j->verdict->class == VERDICT_LOCK) {
+		free(text);
+		return;
+	}
+	if (asprintf(&whole, "%s, in %s %u%s%s%s", text, what, id, j->verdict->place ? ", for which " : "",
+		     j->verdict->place ?: "", j->verdict->place ? " waits" : "") < 0) {
+		j->err = -ENOMEM;
+	} else {
+		free(j->verdict->place);
+		j->verdict->place = whole;
+	}
+	free(text);
+}
+
+bool verdict__say_threads(struct judge *j)
+{
+	struct threads_search f = {.j = j};
+	struct place place = {0};
+	int err = j->track->thread ? find_thread(&f) : 0;
+
+	if (!err && f.pid) {
+		err = find_what_it_does(&f, &place);
+		if (!err)
+			say(&f, &place);
+	}
+	intern__free(&f.wakers);
+	histograms__free(&f.ns);
+	free(f.awaited.items);
+	places__free(&f.places);
+	j->err = j->err ?: err;
+	return f.pid;
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/model/wait_chain.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/lib/search.h"
+
+#define CHAIN_MAX   4   /* threads */
+#define SAMPLES_MAX 256 /* of a thread during one wait: the last ones count */
+#define HALF        0.5 /* of a wait: its cause */
+
+/* What a wait was for. */
+struct reason {
+	uint32_t waker; /* the thread that the cause is of; 0: none */
+	uint8_t cause;
+	bool known;
+};
+
+struct chain {
+	struct samples *samples;
+	bool *hands_over;             /* by stack: its innermost function waits for what another thread hands over */
+	bool *is_python;              /* by thread: it runs Python, and so may hold a lock of Python */
+	uint32_t *starts, *by_thread; /* indexes of the samples of a thread: by_thread[starts[thread]] ... */
+	struct reason *reasons;       /* by sample */
+	uint32_t threads[CHAIN_MAX];  /* that wait for each other, the first one asked for */
+};
+
+/*
+ * Functions of threading.py that wait for what another thread does. Queues, futures, events,
+ * barriers and pools are made of them. `with lock` is none of these, nor is Condition.__enter__.
+ */
+static bool is_handover(const struct code *code, const struct names *names)
+{
+	static const char *const waits[] = {"wait", "join", "_wait_for_tstate_lock"};
+	const char *file = names__find(names, code->file), *name = names__find(names, code->name), *dot;
+	static const char of[] = "/threading.py";
+	size_t length = file ? strlen(file) : 0;
+
+	if (length < sizeof(of) || strcmp(file + length - (sizeof(of) - 1), of) || !name)
+		return false;
+	dot = strrchr(name, '.');
+	for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++)
+		if (!strcmp(dot ? dot + 1 : name, waits[i]))
+			return true;
+	return false;
+}
+
+static int find_handovers(struct chain *c, const struct stacks *stacks, const struct names *names)
+{
+	size_t end = stacks__stack_end(stacks);
+
+	c->hands_over = calloc(end + 1, sizeof(*c->hands_over));
+	for (size_t i = 0; c->hands_over && i < end; i++) {
+		struct stack stack = stacks__stack(stacks, i);
+		struct code code;
+
+		if (!stack.cnt)
+			continue;
+		code = stacks__code(stacks, stack.frames[0].code);
+		c->hands_over[i] = is_handover(&code, names);
+	}
+	return c->hands_over ? 0 : -ENOMEM;
+}
+
+static int sort_by_thread(struct chain *c)
+{
+	const struct samples *samples = c->samples;
+	size_t threads = samples__thread_end(samples), cnt = samples__cnt(samples);
+
+	c->is_python = calloc(threads + 1, sizeof(*c->is_python));
+	c->starts = calloc(threads + 2, sizeof(*c->starts));
+	c->by_thread = calloc(cnt + 1, sizeof(*c->by_thread));
+	c->reasons = calloc(cnt + 1, sizeof(*c->reasons));
+	if (!c->is_python || !c->starts || !c->by_thread || !c->reasons)
+		return -ENOMEM;
+	for (size_t i = 0; i < cnt; i++)
+		c->starts[samples__thread_of(samples, i) + 2]++;
+	for (size_t t = 2; t <= threads + 1; t++)
+		c->starts[t] += c->starts[t - 1];
+	/* starts[thread + 1] moves to the end of the thread, which is the start of the next one. */
+	for (size_t i = 0; i < cnt; i++) {
+		uint32_t thread = samples__thread_of(samples, i);
+
+		c->by_thread[c->starts[thread + 1]++] = i;
+		c->is_python[thread] |= samples__get(samples, i).stack != 0;
+	}
+	return 0;
+}
+
+/* How long each wait of which the sample is one was; the last of them ended at its time. */
+static uint64_t wait_ns(const struct sample *s)
+{
+	return s->waits > 1 ? s->weight_ns / s->waits : s->weight_ns;
+}
+
+static struct reason reason_of(struct chain *c, size_t index, int depth);
+
+/* A thread that waits for one before it in the chain is idle: nobody waits for that. */
+static bool is_in_chain(const struct chain *c, uint32_t thread, int depth)
+{
+	for (int i = 0; i < depth; i++)
+		if (thread && c->threads[i] == thread)
+			return true;
+	return false;
+}
+
+/* What thread c->threads[depth - 1] waited for during a wait of the one before it: time and last waker, by cause. */
+static void add_up(struct chain *c, const struct sample *wait, int depth, uint64_t ns[CAUSE__END],
+		   uint32_t wakers[CAUSE__END])
+{
+	uint32_t thread = c->threads[depth - 1];
+	uint64_t from_ns = wait->time_ns - wait_ns(wait);
+	size_t first = c->starts[thread], end = c->starts[thread + 1];
+	size_t at = SEARCH(i, first, end, samples__get(c->samples, c->by_thread[i]).time_ns <= from_ns);
+	size_t last = SEARCH(i, at, end, samples__get(c->samples, c->by_thread[i]).time_ns < wait->time_ns);
+
+	last += last < end; /* it may have begun before the wait ended */
+	if (last - at > SAMPLES_MAX)
+		at = last - SAMPLES_MAX;
+	for (; at < last; at++) {
+		size_t index = c->by_thread[at];
+		struct sample s = samples__get(c->samples, index);
+		uint64_t start_ns = s.weight_ns < s.time_ns ? s.time_ns - s.weight_ns : 0, stop_ns = s.time_ns;
+		struct reason reason;
+
+		if (s.kind != SAMPLE_WAIT || is_in_chain(c, samples__waker_of(c->samples, index), depth))
+			continue;
+		start_ns = start_ns > from_ns ? start_ns : from_ns;
+		stop_ns = stop_ns < wait->time_ns ? stop_ns : wait->time_ns;
+		if (stop_ns <= start_ns)
+			continue;
+		reason = reason_of(c, index, depth);
+		ns[reason.cause] += stop_ns - start_ns;
+		wakers[reason.cause] = reason.waker;
+	}
+}
+
+/* Whether the thread waits for another one's work, rather than for a lock that the other one holds. */
+static bool is_for_work(const struct chain *c, const struct sample *s, uint32_t waker)
+{
+	return s->cause != CAUSE_LOCK || c->hands_over[s->stack] || (waker && !c->is_python[waker]);
+}
+
+static bool is_for_others(unsigned int cause)
+{
+	return cause == CAUSE_LOCK || cause == CAUSE_PIPE || cause == CAUSE_SOCKET || cause == CAUSE_POLL;
+}
+
+/* depth: how many threads of the chain wait for the one that made the sample, itself included. */
+static struct reason find_reason(struct chain *c, size_t index, int depth)
+{
+	struct sample s = samples__get(c->samples, index);
+	struct reason reason = {.cause = s.cause};
+	uint32_t waker = samples__waker_of(c->samples, index), wakers[CAUSE__END] = {0};
+	uint64_t ns[CAUSE__END] = {0};
+	unsigned int best = CAUSE_NONE;
+
+	if (!is_for_others(s.cause) || !is_for_work(c, &s, waker))
+		return reason;
+	if (s.cause == CAUSE_LOCK)
+		reason.cause = CAUSE_THREAD_WAIT;
+	if (!waker || depth == CHAIN_MAX || is_in_chain(c, waker, depth))
+		return reason;
+	c->threads[depth] = waker;
+	add_up(c, &s, depth + 1, ns, wakers);
+	for (unsigned int cause = 1; cause < CAUSE__END; cause++)
+		if (ns[cause] > ns[best])
+			best = cause;
+	if (best != CAUSE_NONE && best != CAUSE_UNKNOWN && ns[best] >= HALF * wait_ns(&s))
+		reason = (struct reason){.cause = best, .waker = wakers[best] ?: waker};
+	return reason;
+}
+
+static struct reason reason_of(struct chain *c, size_t index, int depth)
+{
+	if (!c->reasons[index].known) {
+		c->reasons[index] = find_reason(c, index, depth);
+		c->reasons[index].known = true;
+	}
+	return c->reasons[index];
+}
+
+static void resolve_thread(struct chain *c, uint32_t thread)
+{
+	c->threads[0] = thread;
+	for (uint32_t i = c->starts[thread]; i < c->starts[thread + 1]; i++) {
+		struct sample s = samples__get(c->samples, c->by_thread[i]);
+		struct reason reason;
+
+		if (s.kind != SAMPLE_WAIT || s.resolved)
+			continue;
+		reason = reason_of(c, c->by_thread[i], 1);
+		samples__resolve(c->samples, c->by_thread[i], reason.cause, reason.waker);
+	}
+}
+
+static void resolve_all(struct chain *c, const struct boundaries *boundaries)
+{
+	size_t cnt;
+	const struct boundary_track *tracks = boundaries__tracks(boundaries, &cnt);
+
+	for (size_t t = 1; t < samples__thread_end(c->samples); t++) {
+		uint32_t pid, tid;
+		bool makes_steps = false;
+
+		samples__thread(c->samples, t, &pid, &tid);
+		for (size_t i = 0; i < cnt && !makes_steps; i++)
+			makes_steps = tracks[i].pid == pid && tracks[i].tid == tid;
+		if (makes_steps)
+			resolve_thread(c, t);
+	}
+}
+
+int wait_chain__resolve(struct samples *samples, const struct stacks *stacks, const struct names *names,
+			const struct boundaries *boundaries)
+{
+	struct chain c = {.samples = samples};
+	int err = find_handovers(&c, stacks, names) ?: sort_by_thread(&c);
+
+	if (!err)
+		resolve_all(&c, boundaries);
+	free(c.hands_over);
+	free(c.is_python);
+	free(c.starts);
+	free(c.by_thread);
+	free(c.reasons);
+	return err;
+}
