@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "include/phases.h"
+#include "user/analysis/in_front.h"
 #include "user/lib/array.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
@@ -22,6 +23,7 @@
 struct steps {
 	struct array tracks; /* struct step_track; owns what they point to */
 	uint8_t *phases;     /* enum phase by path */
+	bool *is_plain;      /* by path: PHASE_FORWARD, of a forward that the kernel derived */
 };
 
 static const char *const phase_names[] = {
@@ -42,7 +44,11 @@ enum phase steps__phase(const struct steps *steps, uint32_t path)
 
 enum phase step_track__phase(const struct step_track *track, const struct steps *steps, const struct sample *sample)
 {
-	return track->has_phases ? steps->phases[sample->path] : PHASE_OTHER;
+	if (!track->has_phases)
+		return PHASE_OTHER;
+	if (track->in_front && steps->is_plain[sample->path])
+		return track->in_front[sample->stack];
+	return steps->phases[sample->path];
 }
 
 static int classify_paths(struct steps *steps, struct job *job)
@@ -51,15 +57,19 @@ static int classify_paths(struct steps *steps, struct job *job)
 	size_t end = stacks__path_end(stacks);
 
 	steps->phases = calloc(end, sizeof(*steps->phases));
-	if (!steps->phases)
+	steps->is_plain = calloc(end, sizeof(*steps->is_plain));
+	if (!steps->phases || !steps->is_plain)
 		return -ENOMEM;
 	for (size_t i = 0; i < end; i++) {
 		struct path path = stacks__path(stacks, i);
 
-		for (uint32_t s = 0; s < path.cnt; s++)
+		for (uint32_t s = 0; s < path.cnt; s++) {
 			steps->phases[i] =
 				phase__inside(steps->phases[i],
 					      labels__phase(path.spans[s].kind, job__name(job, path.spans[s].name)));
+			steps->is_plain[i] |= path.spans[s].kind == SPAN_FORWARD;
+		}
+		steps->is_plain[i] &= steps->phases[i] == PHASE_FORWARD;
 	}
 	return 0;
 }
@@ -143,20 +153,36 @@ struct step_split {
 	uint64_t ns[PHASE__COUNT][CAUSE__END];
 };
 
+/* Moves time of a step that the kernel counted as forward. */
+static void move_forward(struct step_track *track, struct step *step, struct step_split *split, enum phase phase,
+			 uint64_t ns)
+{
+	if (ns > split->remaining_ns[PHASE_FORWARD])
+		ns = split->remaining_ns[PHASE_FORWARD];
+	split->remaining_ns[PHASE_FORWARD] -= ns;
+	split->remaining_ns[phase] += ns;
+	step->phase_ns[PHASE_FORWARD] -= ns;
+	step->phase_ns[phase] += ns;
+	track->moved_ns[phase] = saturating__add(track->moved_ns[phase], ns);
+}
+
 /*
  * Several short waits that one sample stands for may have been in other phases or steps; they count
  * where their sample is, as far as there is room. What Lightning's evaluation loop does between its
  * actions is validation, although no span says so.
  */
-static void add_wait(struct step_track *track, const struct step *step, struct step_split *split,
-		     const struct sample *sample, enum phase phase)
+static void add_wait(struct steps *steps, struct step_track *track, struct step *step, struct step_split *split,
+		     const struct sample *sample)
 {
 	uint64_t ns = sample->weight_ns, since_start = sample->time_ns - step->start_ns;
+	enum phase phase = step_track__phase(track, steps, sample);
 
 	if (sample->waits <= 1 && ns > since_start)
 		ns = since_start;
 	if (phase == PHASE_OTHER && ns > split->remaining_ns[phase] && step->phase_ns[PHASE_VALIDATION])
 		phase = PHASE_VALIDATION;
+	if (steps->is_plain[sample->path] && phase != PHASE_FORWARD)
+		move_forward(track, step, split, phase, ns);
 	if (ns > split->remaining_ns[phase])
 		ns = split->remaining_ns[phase];
 	split->remaining_ns[phase] -= ns;
@@ -219,7 +245,19 @@ static int sort_waits(const struct step_track *track, const struct samples *samp
 	return 0;
 }
 
-static int make_parts(struct steps *steps, struct step_track *track, const struct samples *samples, struct array *parts)
+/* Of the time on the CPU only the share in all steps is known. */
+static void move_cpu(struct step_track *track, struct step *step, struct step_split *split,
+		     const double cpu[PHASE__COUNT])
+{
+	uint64_t forward_ns = split->remaining_ns[PHASE_FORWARD];
+
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		if (phase != PHASE_FORWARD)
+			move_forward(track, step, split, phase, cpu[phase] * forward_ns);
+}
+
+static int make_parts(struct steps *steps, struct step_track *track, const struct samples *samples, struct array *parts,
+		      const struct in_front *front)
 {
 	struct step *all = (struct step *)track->steps;
 	struct array waits = {0};
@@ -237,8 +275,10 @@ static int make_parts(struct steps *steps, struct step_track *track, const struc
 			if (sample.time_ns >= all[i].end_ns)
 				break;
 			if (sample.time_ns >= all[i].start_ns)
-				add_wait(track, &all[i], &split, &sample, step_track__phase(track, steps, &sample));
+				add_wait(steps, track, &all[i], &split, &sample);
 		}
+		if (front->phases)
+			move_cpu(track, &all[i], &split, front->cpu);
 		err = put_parts(&all[i], &split, parts);
 	}
 	free(waits.items);
@@ -337,6 +377,7 @@ static int make_track(struct steps *steps, struct job *job, const struct samples
 {
 	struct step_track *track = array__add(&steps->tracks, sizeof(*track));
 	struct array parts = {0};
+	struct in_front front = {0};
 	int err = track ? make_steps(track, boundaries, of) : -ENOMEM;
 
 	if (!err && !track->step_cnt) { /* a track needs steps */
@@ -347,14 +388,16 @@ static int make_track(struct steps *steps, struct job *job, const struct samples
 	if (err)
 		return err;
 	track->thread = find_thread(samples, track->pid, track->tid);
-	err = make_parts(steps, track, samples, &parts);
+	err = find_slow_steps(track) ?: in_front__find(job, track, steps, steps->is_plain, &front);
+	track->in_front = front.phases;
+	err = err ?: make_parts(steps, track, samples, &parts, &front);
 	if (err) {
 		free(parts.items);
 		return err;
 	}
 	point_to_parts(track, parts.items);
 	count_pauses(job, track, samples);
-	return find_slow_steps(track);
+	return 0;
 }
 
 static int make_step_tracks(struct steps *steps, struct job *job)
@@ -398,9 +441,11 @@ void steps__free(struct steps *steps)
 			free((void *)tracks[i].steps[0].parts);
 		free((void *)tracks[i].steps);
 		free((void *)tracks[i].slow);
+		free((void *)tracks[i].in_front);
 	}
 	free(tracks);
 	free(steps->phases);
+	free(steps->is_plain);
 	free(steps);
 }
 

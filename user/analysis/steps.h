@@ -40,10 +40,12 @@ struct step_track {
 	uint32_t thread;          /* number of that thread in samples.h; 0: the thread has no samples */
 	const struct step *steps; /* in time order */
 	size_t step_cnt;
-	uint64_t lost;      /* steps without all their boundaries */
-	uint64_t total_ns;  /* of all steps */
-	uint64_t misfit_ns; /* waits and phases longer than what contains them; in no part */
-	bool has_phases;    /* else all time is in PHASE_OTHER */
+	uint64_t lost;                   /* steps without all their boundaries */
+	uint64_t total_ns;               /* of all steps */
+	uint64_t misfit_ns;              /* waits and phases longer than what contains them; in no part */
+	bool has_phases;                 /* else all time is in PHASE_OTHER */
+	const uint8_t *in_front;         /* struct in_front's phases; NULL: none */
+	uint64_t moved_ns[PHASE__COUNT]; /* counted by the kernel as forward, and here as what it is */
 	struct slow_rule rule_of_slow;
 	const uint32_t *slow; /* ascending indexes into steps of the slow ones (slow.h) */
 	size_t slow_cnt;

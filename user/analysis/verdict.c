@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * A candidate is something that may bound a step, with its share of the time of all steps, and the
- * share from which it is worth mentioning. The candidate that exceeds its own threshold by the
- * largest factor wins. Slow steps are candidates, too, with the time that they took beyond ordinary
- * ones.
+ * share from which it is worth mentioning. Of those that have it, the one with the most time wins,
+ * since that time could be won; a phase wins over a cause that is spread over phases. Slow steps are
+ * candidates, too, with the time that they took beyond ordinary ones: if they are most of the
+ * winner's time, they say more.
  */
 #include "user/analysis/verdict_private.h"
 
@@ -41,6 +42,8 @@ const char *verdict_class__name(enum verdict_class class)
 
 #define WRITTEN_SHARE    0.3 /* of extra work */
 #define NEARLY_ALL       0.9 /* of a rule's time */
+#define MOST_OF_RULE     0.7 /* likewise: slow steps say more */
+#define PHASE_FIRST      1.3 /* so many times its time counts: what a phase waits for is often spread over others */
 
 /* Time in a phase, or by a cause in any other phase, that counts towards a class. */
 static const struct verdict_rule rules[] = {
@@ -186,36 +189,53 @@ static double group__share(const struct blame_group *group, const struct step_su
 	return (double)(group->over_ns - (work ? group->queue_ns : 0)) / all->total_ns;
 }
 
+/* The rule with the most time; NULL: none has enough. */
+static const struct verdict_rule *find_rule(const struct judge *j)
+{
+	const struct verdict_rule *best = NULL;
+	double most = 0;
+
+	for (size_t i = 0; i < RULE_CNT; i++) {
+		double share = rule__share(&rules[i], &j->blame->all);
+		double counts = share * (rules[i].phase != NONE ? PHASE_FIRST : 1);
+
+		if (share < rules[i].share || counts <= most)
+			continue;
+		most = counts;
+		best = &rules[i];
+	}
+	return best;
+}
+
+static enum verdict_class class_of_rule(const struct judge *j, const struct verdict_rule *rule)
+{
+	return rule->class == VERDICT_UNCLEAR && rule__is_in_data(rule, &j->blame->all) ? VERDICT_INPUT : rule->class;
+}
+
 static void find_winner(struct judge *j)
 {
 	const struct step_sum *all = &j->blame->all;
-	double best = 1, share;
+	const struct verdict_rule *rule = find_rule(j);
+	double of_rule = rule ? rule__share(rule, all) : 0;
 
-	for (size_t i = 0; i < RULE_CNT; i++) {
-		share = rule__share(&rules[i], all);
-		if (share < best * rules[i].share)
-			continue;
-		best = share / rules[i].share;
-		j->rule = &rules[i];
-		j->share = share;
-		j->verdict->class = rules[i].class == VERDICT_UNCLEAR && rule__is_in_data(&rules[i], all)
-					    ? VERDICT_INPUT
-					    : rules[i].class;
+	if (rule) {
+		j->rule = rule;
+		j->share = of_rule;
+		j->verdict->class = class_of_rule(j, rule);
 	}
 	for (size_t i = 0; i < j->blame->group_cnt; i++) {
 		const struct blame_group *group = &j->blame->groups[i];
-		double least = least_of_group(group);
+		double least = least_of_group(group), share = group__share(group, all);
+		bool is_most = j->rule && class_of_group(group) == j->verdict->class && share >= MOST_OF_RULE * of_rule;
 
-		share = group__share(group, all);
-		if (!least || share < best * least)
+		if (!least || share < least || (share <= j->share && !is_most))
 			continue;
-		best = share / least;
 		j->rule = NULL;
 		j->group = group;
 		j->share = share;
 		j->verdict->class = class_of_group(group);
 	}
-	if (verdict__busy_share(j) >= best * BUSY_SHARE) {
+	if (verdict__busy_share(j) >= fmax(j->share, BUSY_SHARE)) {
 		j->rule = NULL;
 		j->group = NULL;
 		j->busy = true;
@@ -373,31 +393,40 @@ out:
 	free(place);
 }
 
-/* Says what makes up most of a rule's time: "of that 95 % data_wait". */
-static void say_parts(struct judge *j, const struct verdict_rule *rule)
+/* The cause of most of a rule's time, CAUSE_NONE: it is on the CPU. Sets *share of that time. */
+static unsigned int main_cause(const struct judge *j, const struct verdict_rule *rule, double *share)
 {
-	const struct step_sum *all = &j->blame->all;
 	double best_ns = 0, sum = 0;
-	unsigned int best = 0;
+	unsigned int best = CAUSE_NONE;
 
 	for (unsigned int cause = 0; cause < CAUSE__END; cause++) {
 		double ns = 0;
 
 		for (int phase = 0; phase < PHASE__COUNT; phase++)
 			if (verdict_rule__has(rule, phase, cause))
-				ns += all->ns[phase][cause];
+				ns += j->blame->all.ns[phase][cause];
 		sum += ns;
 		if (ns <= best_ns)
 			continue;
 		best_ns = ns;
 		best = cause;
 	}
+	*share = best_ns / sum;
+	return best;
+}
+
+/* Says what makes up most of a rule's time: "of that 95 % data_wait". */
+static void say_parts(struct judge *j, const struct verdict_rule *rule)
+{
+	double of_rule;
+	unsigned int cause = main_cause(j, rule, &of_rule);
+
 	/* Only what the rule's own text does not say. */
-	if (!j->track->thread || (rule->phase == NONE && best_ns >= 0.99 * sum))
+	if (!j->track->thread || (rule->phase == NONE && of_rule >= 0.99))
 		say_why(j, "%.0f %% of the time of a step %s", 100 * j->share, rule->what);
 	else
 		say_why(j, "%.0f %% of the time of a step %s, %.0f %% of that %s%s", 100 * j->share, rule->what,
-			100 * best_ns / sum, best ? "waiting: " : "on the CPU", sample_cause__name(best));
+			100 * of_rule, cause ? "waiting: " : "on the CPU", sample_cause__name(cause));
 }
 
 /* Other programs, as often as the job itself: its limit, or its own threads. */
@@ -422,6 +451,7 @@ static void say_who_has_the_cpus(struct judge *j)
 static void set_named(struct judge *j)
 {
 	struct verdict *verdict = j->verdict;
+	double of_rule;
 
 	verdict->phase = ANY;
 	if (j->group && !j->rule) {
@@ -429,7 +459,7 @@ static void set_named(struct judge *j)
 		verdict->phase = j->group->phase;
 		verdict->share = j->share;
 	} else if (j->rule) {
-		verdict->cause = j->rule->causes[0] == NONE ? CAUSE_NONE : (unsigned int)j->rule->causes[0];
+		verdict->cause = main_cause(j, j->rule, &of_rule);
 		verdict->phase = j->rule->phase == NONE ? ANY : j->rule->phase;
 		verdict->share = j->share;
 	}

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* What to try next, by the class of a verdict. */
 #include <errno.h>
+#include <string.h>
 
 #include "user/analysis/verdict_private.h"
 #include "user/analysis/workers.h"
+#include "user/model/stacks.h"
 
 /* The loader that the process of the steps waits for most. NULL: none. */
 static const struct loader *find_loader(const struct judge *j, const struct workers *workers)
@@ -48,6 +50,24 @@ static void advise_workers(struct judge *j)
 	workers__free(workers);
 }
 
+/* Whether a DataLoader without workers got data while samples were taken. */
+static bool has_own_loader(const struct judge *j)
+{
+	const struct stacks *stacks = job__stacks(j->job);
+
+	for (size_t i = 0; i < stacks__path_end(stacks); i++) {
+		struct path path = stacks__path(stacks, i);
+
+		for (uint32_t s = 0; s < path.cnt; s++) {
+			const char *name = job__name(j->job, path.spans[s].name);
+
+			if (name && strstr(name, "DataLoader") && strstr(name, "SingleProcess"))
+				return true;
+		}
+	}
+	return false;
+}
+
 static void advise_input(struct judge *j)
 {
 	struct array *next = &j->verdict->next;
@@ -72,8 +92,17 @@ static void advise_input(struct judge *j)
 			     "that are read in order, or a cache in memory");
 	else if (waited || j->workers)
 		advise_workers(j);
-	else
+	else if (has_own_loader(j))
 		verdict__say(j, next, "set num_workers in the DataLoader: the training process itself gets the data");
+	else if (j->thread)
+		verdict__say(j, next,
+			     "more threads or processes that get batches, or less work for each: one is too slow for "
+			     "the model");
+	else
+		verdict__say(
+			j, next,
+			"get the next batch while the model works on this one: in a DataLoader with workers, or in "
+			"a thread or process that fills a queue");
 }
 
 static bool is_jax_alone(const struct job *job)
@@ -120,8 +149,9 @@ static const char *const advice[VERDICT__COUNT] = {
 	[VERDICT_MEMORY] = "see whether it swaps (vmstat 1), or maps files that do not stay in memory",
 	[VERDICT_LOCK] =
 		"stepflame dump -p PID, or report --advanced --per-rank, says what the other threads do meanwhile",
-	[VERDICT_THREAD] = "start that thread's work earlier, or share it among more threads or processes; "
-			   "stepflame report --advanced --per-rank says what the threads do",
+	[VERDICT_THREAD] =
+		("start that thread's work earlier, or share it among more threads or processes; stepflame report "
+		 "--advanced --per-rank says what the threads do"),
 	[VERDICT_STARVED] = "see what else runs (top), and the CPU limit of the container",
 	[VERDICT_COMPILE] =
 		("the same shapes in each call (pad batches, drop_last=True), or torch.compile(dynamic=True); "

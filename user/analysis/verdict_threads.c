@@ -188,5 +188,6 @@ bool verdict__say_threads(struct judge *j)
 	free(f.awaited.items);
 	places__free(&f.places);
 	j->err = j->err ?: err;
-	return f.pid;
+	j->thread = f.pid;
+	return j->thread;
 }

@@ -23,8 +23,9 @@
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
 
-#define WORKER_COMM  "pt_data_worker" /* in newer torch */
-#define LOADER_LABEL "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+#define WORKER_COMM  "pt_data_worker"         /* in newer torch */
+#define LOADER_LABEL "enumerate(DataLoader)#" /* then the class: torch's, or torchdata's */
+#define WITH_WORKERS "MultiProcessing"
 
 struct workers {
 	struct array loaders; /* struct loader; owns what they point to */
@@ -445,8 +446,9 @@ static void measure_main(const struct workers *w, struct loader *loader)
 		loader->observed_ns = window_ns;
 	for (size_t i = 0; i < cnt; i++)
 		if (actions[i].pid == loader->pid && actions[i].kind == SPAN_LABEL &&
-		    !strcmp(actions[i].name, LOADER_LABEL))
-			loader->batches = actions[i].val.calls;
+		    !strncmp(actions[i].name, LOADER_LABEL, strlen(LOADER_LABEL)) &&
+		    strstr(actions[i].name, WITH_WORKERS))
+			loader->batches += actions[i].val.calls;
 }
 
 /* CPUs that the process may use: the machine's, or fewer. */

@@ -303,6 +303,31 @@ void boundaries__free(struct boundaries *boundaries)
 	free(boundaries);
 }
 
+static const struct boundary_track *track_of(const struct boundaries *boundaries, uint32_t pid)
+{
+	size_t cnt;
+	const struct boundary_track *tracks = boundaries__tracks(boundaries, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (tracks[i].pid == pid)
+			return &tracks[i];
+	return NULL;
+}
+
+bool boundaries__is_rule(uint32_t pid, uint32_t rule, void *boundaries)
+{
+	const struct boundary_track *track = track_of(boundaries, pid);
+
+	return track && track->rule == rule;
+}
+
+bool boundaries__is_thread(uint32_t pid, uint32_t tid, void *boundaries)
+{
+	const struct boundary_track *track = track_of(boundaries, pid);
+
+	return track && track->tid == tid;
+}
+
 const struct boundary_track *boundaries__tracks(const struct boundaries *boundaries, size_t *cnt)
 {
 	*cnt = boundaries->tracks.cnt;

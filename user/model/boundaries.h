@@ -26,6 +26,10 @@ void boundaries__free(struct boundaries *boundaries);      /* accepts NULL */
 /* Sorted by pid. NULL only with *cnt == 0. */
 const struct boundary_track *boundaries__tracks(const struct boundaries *boundaries, size_t *cnt);
 
+/* Whether that rule ends the steps of a process; and whether that thread makes them. */
+bool boundaries__is_rule(uint32_t pid, uint32_t rule, void *boundaries);
+bool boundaries__is_thread(uint32_t pid, uint32_t tid, void *boundaries);
+
 /*
  * Finds the next whole step: from all[from] to all[to]. The boundaries after the first one carry
  * its phases. Set *to to 0 before the first call, and pass it back unchanged. false: no further

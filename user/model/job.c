@@ -490,17 +490,6 @@ const struct gpu *job__gpu(struct job *job)
 	return gpu__join(&job->gpu, &job->names, job__window(job)) ? NULL : &job->gpu;
 }
 
-static bool is_step_rule(uint32_t pid, uint32_t rule, void *boundaries)
-{
-	size_t cnt;
-	const struct boundary_track *tracks = boundaries__tracks(boundaries, &cnt);
-
-	for (size_t i = 0; i < cnt; i++)
-		if (tracks[i].pid == pid)
-			return tracks[i].rule == rule;
-	return false;
-}
-
 static int refine(struct job *job)
 {
 	struct boundaries *boundaries = boundaries__new(job);
@@ -509,9 +498,9 @@ static int refine(struct job *job)
 	if (!boundaries)
 		return -ENOMEM;
 	if (samples__has_rules(&job->samples))
-		samples__choose_rules(&job->samples, is_step_rule, boundaries);
+		samples__choose_rules(&job->samples, boundaries__is_rule, boundaries);
 	err = samples__refine(&job->samples, &job->stacks, &job->names)
-		      ?: wait_chain__resolve(&job->samples, &job->stacks, &job->names, boundaries);
+		      ?: wait_chain__resolve(&job->samples, boundaries__is_thread, boundaries);
 	boundaries__free(boundaries);
 	return err;
 }

@@ -163,49 +163,81 @@ int samples__add(struct samples *samples, struct stacks *stacks, const struct re
 
 /* ---- causes ---- */
 
-#define LOADER_FILE "torch/utils/data/dataloader.py"
+/* Whether the file's path ends with these components. */
+static bool is_in_file(const struct code *code, const struct names *names, const char *end)
+{
+	const char *file = names__find(names, code->file);
+	size_t length = file ? strlen(file) : 0, wanted = strlen(end);
+
+	return length >= wanted && !strcmp(file + length - wanted, end) &&
+	       (length == wanted || file[length - wanted - 1] == '/');
+}
+
+/* Without the class that the names of Python 3.11 and later have. */
+static bool is_named(const struct code *code, const struct names *names, const char *wanted)
+{
+	const char *name = names__find(names, code->name), *dot = name ? strrchr(name, '.') : NULL;
+
+	return name && !strcmp(dot ? dot + 1 : name, wanted);
+}
 
 /*
- * The methods of _MultiProcessingDataLoaderIter that wait for workers (torch 1.8 to 2.15). The
- * single-process iterator has neither.
+ * The methods of _MultiProcessingDataLoaderIter that wait for workers (torch 1.8 to 2.15), and of
+ * torchdata's copy of it. The single-process iterators have neither.
  */
 static bool is_worker_wait(const struct code *code, const struct names *names)
 {
-	const char *file = names__find(names, code->file), *name = names__find(names, code->name), *dot;
-	size_t length = file ? strlen(file) : 0, wanted = strlen(LOADER_FILE);
+	return (is_in_file(code, names, "torch/utils/data/dataloader.py") ||
+		is_in_file(code, names, "torchdata/stateful_dataloader/stateful_dataloader.py")) &&
+	       (is_named(code, names, "_try_get_data") || is_named(code, names, "_get_data"));
+}
 
-	if (length < wanted || strcmp(file + length - wanted, LOADER_FILE) || !name)
+/*
+ * Functions of threading.py that wait for what another thread does. Queues, futures, events,
+ * barriers and pools are made of them. `with lock` is none of these, nor is Condition.__enter__.
+ */
+static bool is_handover(const struct code *code, const struct names *names)
+{
+	static const char *const waits[] = {"wait", "join", "_wait_for_tstate_lock"};
+
+	if (!is_in_file(code, names, "threading.py"))
 		return false;
-	if (length > wanted && file[length - wanted - 1] != '/')
-		return false;
-	dot = strrchr(name, '.');
-	name = dot ? dot + 1 : name;
-	return !strcmp(name, "_try_get_data") || !strcmp(name, "_get_data");
+	for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++)
+		if (is_named(code, names, waits[i]))
+			return true;
+	return false;
 }
 
 static int refine_stacks(struct samples *samples, const struct stacks *stacks, const struct names *names)
 {
 	size_t code_end = stacks__code_end(stacks), stack_end = stacks__stack_end(stacks);
-	bool *codes = calloc(code_end, sizeof(*codes)), *loaders;
+	bool *codes = calloc(code_end, sizeof(*codes)), *hand_over = calloc(code_end, sizeof(*hand_over));
+	bool *loaders, *handovers;
 
-	if (!codes || array__grow(&samples->loaders, stack_end, sizeof(*loaders))) {
+	if (!codes || !hand_over || array__grow(&samples->loaders, stack_end, sizeof(*loaders)) ||
+	    array__grow(&samples->handovers, stack_end, sizeof(*handovers))) {
 		free(codes);
+		free(hand_over);
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < code_end; i++) {
 		struct code code = stacks__code(stacks, i);
 
 		codes[i] = is_worker_wait(&code, names);
+		hand_over[i] = is_handover(&code, names);
 	}
 	loaders = samples->loaders.items;
+	handovers = samples->handovers.items;
 	for (size_t i = 0; i < stack_end; i++) {
 		struct stack stack = stacks__stack(stacks, i);
 
 		loaders[i] = false;
 		for (uint32_t f = 0; f < stack.cnt; f++)
 			loaders[i] |= codes[stack.frames[f].code];
+		handovers[i] = stack.cnt && hand_over[stack.frames[0].code];
 	}
 	free(codes);
+	free(hand_over);
 	return 0;
 }
 
@@ -373,6 +405,11 @@ struct sample samples__get(const struct samples *samples, size_t index)
 	return sample;
 }
 
+bool samples__hands_over(const struct samples *samples, uint32_t stack)
+{
+	return ((const bool *)samples->handovers.items)[stack];
+}
+
 uint32_t samples__waker_of(const struct samples *samples, size_t index)
 {
 	const struct packed *packed = &((const struct packed *)samples->packed.items)[index];
@@ -438,6 +475,7 @@ void samples__free(struct samples *samples)
 	free(samples->pauses.items);
 	free(samples->arounds.items);
 	free(samples->loaders.items);
+	free(samples->handovers.items);
 	free(samples->causes.items);
 	intern__free(&samples->threads);
 	intern__free(&samples->symbols);

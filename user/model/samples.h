@@ -99,6 +99,7 @@ struct samples {
 	struct array arounds;    /* struct around */
 	struct map calls;        /* struct calls */
 	struct array loaders;    /* bool by stack: whether the stack waits for a DataLoader */
+	struct array handovers;  /* bool by stack: see samples__hands_over */
 	struct array causes;     /* uint8_t by path: the enum sample_cause of waits in the path, or CAUSE_NONE */
 };
 
@@ -124,6 +125,8 @@ size_t samples__cnt(const struct samples *samples);
 /* The thread of a sample; faster than samples__get. */
 uint32_t samples__thread_of(const struct samples *samples, size_t index);
 struct sample samples__get(const struct samples *samples, size_t index);
+/* Whether the innermost function of a stack waits for what another thread hands over. */
+bool samples__hands_over(const struct samples *samples, uint32_t stack);
 /* The number of the thread that ended a wait; 0: not known, or without samples. */
 uint32_t samples__waker_of(const struct samples *samples, size_t index);
 /* Sets the cause of a wait; waker: the number of the thread of which that is the cause, 0: none. For wait_chain.h. */

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "user/lib/search.h"
 
@@ -20,49 +19,11 @@ struct reason {
 
 struct chain {
 	struct samples *samples;
-	bool *hands_over;             /* by stack: its innermost function waits for what another thread hands over */
 	bool *is_python;              /* by thread: it runs Python, and so may hold a lock of Python */
 	uint32_t *starts, *by_thread; /* indexes of the samples of a thread: by_thread[starts[thread]] ... */
 	struct reason *reasons;       /* by sample */
 	uint32_t threads[CHAIN_MAX];  /* that wait for each other, the first one asked for */
 };
-
-/*
- * Functions of threading.py that wait for what another thread does. Queues, futures, events,
- * barriers and pools are made of them. `with lock` is none of these, nor is Condition.__enter__.
- */
-static bool is_handover(const struct code *code, const struct names *names)
-{
-	static const char *const waits[] = {"wait", "join", "_wait_for_tstate_lock"};
-	const char *file = names__find(names, code->file), *name = names__find(names, code->name), *dot;
-	static const char of[] = "/threading.py";
-	size_t length = file ? strlen(file) : 0;
-
-	if (length < sizeof(of) || strcmp(file + length - (sizeof(of) - 1), of) || !name)
-		return false;
-	dot = strrchr(name, '.');
-	for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++)
-		if (!strcmp(dot ? dot + 1 : name, waits[i]))
-			return true;
-	return false;
-}
-
-static int find_handovers(struct chain *c, const struct stacks *stacks, const struct names *names)
-{
-	size_t end = stacks__stack_end(stacks);
-
-	c->hands_over = calloc(end + 1, sizeof(*c->hands_over));
-	for (size_t i = 0; c->hands_over && i < end; i++) {
-		struct stack stack = stacks__stack(stacks, i);
-		struct code code;
-
-		if (!stack.cnt)
-			continue;
-		code = stacks__code(stacks, stack.frames[0].code);
-		c->hands_over[i] = is_handover(&code, names);
-	}
-	return c->hands_over ? 0 : -ENOMEM;
-}
 
 static int sort_by_thread(struct chain *c)
 {
@@ -140,7 +101,7 @@ static void add_up(struct chain *c, const struct sample *wait, int depth, uint64
 /* Whether the thread waits for another one's work, rather than for a lock that the other one holds. */
 static bool is_for_work(const struct chain *c, const struct sample *s, uint32_t waker)
 {
-	return s->cause != CAUSE_LOCK || c->hands_over[s->stack] || (waker && !c->is_python[waker]);
+	return s->cause != CAUSE_LOCK || samples__hands_over(c->samples, s->stack) || (waker && !c->is_python[waker]);
 }
 
 static bool is_for_others(unsigned int cause)
@@ -196,32 +157,18 @@ static void resolve_thread(struct chain *c, uint32_t thread)
 	}
 }
 
-static void resolve_all(struct chain *c, const struct boundaries *boundaries)
-{
-	size_t cnt;
-	const struct boundary_track *tracks = boundaries__tracks(boundaries, &cnt);
-
-	for (size_t t = 1; t < samples__thread_end(c->samples); t++) {
-		uint32_t pid, tid;
-		bool makes_steps = false;
-
-		samples__thread(c->samples, t, &pid, &tid);
-		for (size_t i = 0; i < cnt && !makes_steps; i++)
-			makes_steps = tracks[i].pid == pid && tracks[i].tid == tid;
-		if (makes_steps)
-			resolve_thread(c, t);
-	}
-}
-
-int wait_chain__resolve(struct samples *samples, const struct stacks *stacks, const struct names *names,
-			const struct boundaries *boundaries)
+int wait_chain__resolve(struct samples *samples, bool (*is_asked)(uint32_t pid, uint32_t tid, void *ctx), void *ctx)
 {
 	struct chain c = {.samples = samples};
-	int err = find_handovers(&c, stacks, names) ?: sort_by_thread(&c);
+	int err = sort_by_thread(&c);
 
-	if (!err)
-		resolve_all(&c, boundaries);
-	free(c.hands_over);
+	for (size_t t = 1; t < samples__thread_end(samples) && !err; t++) {
+		uint32_t pid, tid;
+
+		samples__thread(samples, t, &pid, &tid);
+		if (is_asked(pid, tid, ctx))
+			resolve_thread(&c, t);
+	}
 	free(c.is_python);
 	free(c.starts);
 	free(c.by_thread);

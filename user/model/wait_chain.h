@@ -9,14 +9,11 @@
 #ifndef STEPFLAME_USER_MODEL_WAIT_CHAIN_H
 #define STEPFLAME_USER_MODEL_WAIT_CHAIN_H
 
-#include "user/lib/names.h"
-#include "user/model/boundaries.h"
 #include "user/model/samples.h"
 
 /*
- * Resolves the waits of the threads that make steps. Call after samples__refine; a second call resolves only what came since. 0 or -ENOMEM.
+ * Resolves the waits of the threads for which is_asked is true. Call after samples__refine; a second call resolves only what came since. 0 or -ENOMEM.
  */
-int wait_chain__resolve(struct samples *samples, const struct stacks *stacks, const struct names *names,
-			const struct boundaries *boundaries);
+int wait_chain__resolve(struct samples *samples, bool (*is_asked)(uint32_t pid, uint32_t tid, void *ctx), void *ctx);
 
 #endif

@@ -309,7 +309,7 @@ static int say_longest(const struct summary *summary, struct lines *lines)
 	struct table table = {.gap = "  ", .rules = RULES_NONE};
 	struct summary_rows rows;
 	char *text = NULL;
-	int err = summary_rows__collect(summary->job, SUMMARY_ROWS, &rows);
+	int err = summary_rows__collect(summary->job, &summary->view, SUMMARY_ROWS, &rows);
 
 	if (err)
 		return err;

@@ -40,7 +40,7 @@ struct summary_rows {
  * Collects the operators, if the recording has some, else the actions; leaves out those that merely
  * contain others, or take hardly any time. 0 or -ENOMEM.
  */
-int summary_rows__collect(struct job *job, size_t limit, struct summary_rows *out);
+int summary_rows__collect(struct job *job, const struct steps_view *view, size_t limit, struct summary_rows *out);
 void summary_rows__release(struct summary_rows *rows);
 /* Adds them to a table; columns: those that its text may take. 0 or -ENOMEM. */
 int summary_rows__print(const struct summary_rows *rows, size_t columns, struct table *table);

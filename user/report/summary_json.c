@@ -63,7 +63,7 @@ static json_t *json_longest(const struct summary *summary)
 	struct table table = {.list = list};
 	struct summary_rows rows;
 
-	if (summary_rows__collect(summary->job, SUMMARY_ROWS, &rows)) {
+	if (summary_rows__collect(summary->job, &summary->view, SUMMARY_ROWS, &rows)) {
 		json_decref(list);
 		return NULL;
 	}

@@ -39,7 +39,28 @@ static int collect_ops(struct job *job, size_t limit, struct summary_rows *out)
 	return 0;
 }
 
-static int collect_actions(struct job *job, size_t limit, struct summary_rows *out)
+static int compare_rows(const void *a, const void *b)
+{
+	const struct summary_row *x = a, *y = b;
+
+	return (x->ns < y->ns) - (x->ns > y->ns);
+}
+
+/* What the steps know to be data or other is no forward, although the kernel counted it as such. */
+static void add_forward(const struct steps_view *view, const struct row *row, struct summary_rows *out)
+{
+	uint64_t ns = row->val.self_ns, moved_ns = 0, data_ns = 0;
+
+	for (size_t i = 0; i < view->track_cnt; i++) {
+		for (int phase = 0; phase < PHASE__COUNT; phase++)
+			moved_ns += view->tracks[i].moved_ns[phase];
+		data_ns += view->tracks[i].moved_ns[PHASE_DATA];
+	}
+	add_row(out, row->name, labels__kind(row->kind), row->val.calls, ns > moved_ns ? ns - moved_ns : 0);
+	add_row(out, "data, in front of the model", "data", row->val.calls, data_ns);
+}
+
+static int collect_actions(struct job *job, const struct steps_view *view, size_t limit, struct summary_rows *out)
 {
 	const struct report_options options = {.all = true};
 	struct rows rows;
@@ -48,26 +69,30 @@ static int collect_actions(struct job *job, size_t limit, struct summary_rows *o
 	if (err)
 		return err;
 	out->window_ns = 1e9 * rows__window_s(job) * (rows.processes ?: 1);
-	for (size_t i = 0; i < rows.cnt && out->cnt < limit; i++) {
+	for (size_t i = 0; i < rows.cnt && out->cnt <= limit; i++) {
 		const struct row *row = &rows.items[i];
 
-		if (row->val.self_ns >= OWN_SHARE * row->val.total_ns)
+		if (row->kind == SPAN_FORWARD)
+			add_forward(view, row, out);
+		else if (row->val.self_ns >= OWN_SHARE * row->val.total_ns)
 			add_row(out, row->name, labels__kind(row->kind), row->val.calls, row->val.self_ns);
 	}
 	rows__release(&rows);
+	qsort(out->items, out->cnt, sizeof(*out->items), compare_rows);
+	out->cnt = out->cnt < limit ? out->cnt : limit;
 	return 0;
 }
 
-int summary_rows__collect(struct job *job, size_t limit, struct summary_rows *out)
+int summary_rows__collect(struct job *job, const struct steps_view *view, size_t limit, struct summary_rows *out)
 {
 	int err;
 
-	*out = (struct summary_rows){.items = calloc(limit + 1, sizeof(*out->items))};
+	*out = (struct summary_rows){.items = calloc(limit + 2, sizeof(*out->items))};
 	if (!out->items)
 		return -ENOMEM;
 	err = collect_ops(job, limit, out);
 	if (!err && !out->cnt)
-		err = collect_actions(job, limit, out);
+		err = collect_actions(job, view, limit, out);
 	if (err)
 		summary_rows__release(out);
 	return err;
