@@ -16,9 +16,9 @@
 #include "bpf/pass.h"
 #include "bpf/phase.h"
 
-/* data_seen of struct thread and struct proc */
+/* data_seen of struct thread, of the thread's own batches; struct proc has DATA_EVER, and counts the batches */
 #define DATA_FOR_OPTIMIZER 1 /* no optimizer has stepped since a DataLoader batch came */
-#define DATA_USED          2 /* a backward has used the batch, and no new batch has come */
+#define DATA_FOR_BACKWARD  2 /* no backward has used the last batch */
 #define DATA_EVER          4
 
 static __always_inline void step__send(const struct thread *t, u32 pid, u32 rule, u64 index)
@@ -214,31 +214,33 @@ __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pi
 
 /*
  * A thread has fetched a batch. A thread that trains uses its own batches; a batch of any other
- * thread may be for all threads that train.
+ * thread may be for all threads that train, and several may come before the first is used.
  */
 static __always_inline void step__fetched(struct thread *t, struct proc *proc)
 {
-	t->data_seen = DATA_EVER | DATA_FOR_OPTIMIZER;
-	if (!t->pass.trains)
-		proc->steps.data_seen = DATA_EVER | DATA_FOR_OPTIMIZER;
+	t->data_seen = DATA_EVER | DATA_FOR_OPTIMIZER | DATA_FOR_BACKWARD;
+	if (t->pass.trains)
+		return;
+	proc->steps.data_seen = DATA_EVER;
+	__sync_fetch_and_add(&proc->steps.for_optimizer, 1);
+	__sync_fetch_and_add(&proc->steps.for_backward, 1);
 }
 
-/* Is there a batch that no backward has used yet? */
-static __always_inline bool data__is_new(u32 seen)
+/*
+ * Is there a batch that no optimizer, or no backward (own: the bit), has used? Uses it. ahead:
+ * batches of other threads for the same.
+ */
+static __always_inline bool step__takes_batch(struct thread *t, u32 own, u32 *ahead)
 {
-	return seen & DATA_EVER && !(seen & DATA_USED);
-}
-
-/* Is this the first backward to use the last batch? Marks the batch as used. */
-static __always_inline bool step__uses_data(struct thread *t, struct proc *proc)
-{
-	bool is_new = data__is_new(t->data_seen) || data__is_new(proc->steps.data_seen);
-
-	if (t->data_seen)
-		t->data_seen |= DATA_USED;
-	if (proc->steps.data_seen)
-		proc->steps.data_seen |= DATA_USED;
-	return is_new;
+	if (t->data_seen & own) {
+		t->data_seen &= ~own;
+		*ahead = 0; /* the thread gets its batches itself */
+		return true;
+	}
+	if (!*ahead)
+		return false;
+	__sync_fetch_and_add(ahead, -1);
+	return true;
 }
 
 /* struct thread.backward */
@@ -253,9 +255,7 @@ static __always_inline void step__optimizer(struct thread *t, struct proc *proc,
 {
 	if (!proc->steps.optimizer)
 		proc->steps.optimizer = name;
-	if ((t->data_seen | proc->steps.data_seen) & DATA_FOR_OPTIMIZER) {
-		t->data_seen &= ~DATA_FOR_OPTIMIZER;
-		proc->steps.data_seen &= ~DATA_FOR_OPTIMIZER;
+	if (step__takes_batch(t, DATA_FOR_OPTIMIZER, &proc->steps.for_optimizer)) {
 		step__boundary(t, proc, pid, STEP_LOADER_OPTIMIZER);
 	} else if (proc->steps.rule != STEP_LOADER_OPTIMIZER && name == proc->steps.optimizer &&
 		   t->backward != BACKWARD_EVER) {
@@ -267,9 +267,8 @@ static __always_inline void step__optimizer(struct thread *t, struct proc *proc,
 /* For plain loops: ignores a backward inside a Lightning action or an optimizer's closure. */
 static __always_inline void step__backward(struct thread *t, struct proc *proc, u32 pid)
 {
-	bool has_data = t->data_seen | proc->steps.data_seen;
-
-	if (t->phase != PHASE_OTHER || (!step__uses_data(t, proc) && has_data))
+	if (t->phase != PHASE_OTHER || (!step__takes_batch(t, DATA_FOR_BACKWARD, &proc->steps.for_backward) &&
+					t->data_seen | proc->steps.data_seen))
 		return;
 	proc->steps.batches = 0; /* the process trains */
 	step__boundary(t, proc, pid, STEP_BACKWARD);

@@ -240,6 +240,8 @@ struct proc_steps {
 	__u32 seen_rule;          /* the best rule seen, perhaps not in force yet */
 	__u32 data_seen;          /* DataLoader state: bpf/steps.h */
 	__u32 backwards, batches; /* candidates for steps; both saturate at STEP_PATIENCE */
+	/* Batches that threads fetched that do not train: which no optimizer, and no backward, has used yet. */
+	__u32 for_optimizer, for_backward;
 	__u32 pad;
 	__u64 cnt;             /* steps in the window of the thread with the most, by rule or seen_rule */
 	__u64 boundaries;      /* step boundaries seen, by rules in force */

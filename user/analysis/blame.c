@@ -347,15 +347,18 @@ static int add_to_places(struct blame_builder *b, const struct sample *sample, e
 /* ---- torch.compile ---- */
 
 /*
- * Files whose functions run only during compilation. Calls of compiled functions pass through other
- * files of dynamo.
+ * Files whose functions run only during compilation, once they are imported. Calls of compiled
+ * functions pass through other files of dynamo.
  */
 static bool is_compiler(const struct job *job, const struct code *code)
 {
 	static const char *const files[] = {"/torch/_dynamo/convert_frame.py", "/torch/_inductor/compile_fx.py"};
 	const char *file = code->file ? job__name(job, code->file) : NULL;
+	const char *name = code->name ? job__name(job, code->name) : NULL;
 	size_t length = file ? strlen(file) : 0;
 
+	if (name && !strcmp(name, "<module>"))
+		return false;
 	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
 		if (length > strlen(files[i]) && !strcmp(file + length - strlen(files[i]), files[i]))
 			return true;

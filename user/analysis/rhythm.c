@@ -110,17 +110,18 @@ static const char *ordinal_end(uint64_t number)
 	return last == 1 ? "st" : last == 2 ? "nd" : last == 3 ? "rd" : "th";
 }
 
-char *rhythm__text(const struct rhythm *rhythm)
+char *rhythm__text(const struct rhythm *rhythm, size_t cnt)
 {
-	char *text;
-	int bytes;
+	char *text, some[32] = "", other[32] = "";
 
 	if (!rhythm->shortest)
 		return strdup("");
-	if (rhythm->shortest == rhythm->longest)
-		bytes = asprintf(&text, "every %" PRIu64 "%s step", rhythm->shortest, ordinal_end(rhythm->shortest));
-	else
-		bytes = asprintf(&text, "every %" PRIu64 "%s or %" PRIu64 "%s step", rhythm->shortest,
-				 ordinal_end(rhythm->shortest), rhythm->longest, ordinal_end(rhythm->longest));
-	return bytes < 0 ? NULL : text;
+	if (rhythm->matched < SHARE * cnt)
+		snprintf(some, sizeof(some), "%zu of them ", rhythm->matched);
+	if (rhythm->shortest != rhythm->longest)
+		snprintf(other, sizeof(other), " or %" PRIu64 "%s", rhythm->longest, ordinal_end(rhythm->longest));
+	if (asprintf(&text, "%severy %" PRIu64 "%s%s step", some, rhythm->shortest, ordinal_end(rhythm->shortest),
+		     other) < 0)
+		return NULL;
+	return text;
 }

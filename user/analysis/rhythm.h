@@ -24,7 +24,10 @@ struct rhythm {
  */
 struct rhythm rhythm__find(const uint64_t *indexes, const uint64_t *lost_ns, size_t cnt, bool alike);
 
-/* "every 37th step", "every 9th or 10th step"; malloc'ed; "" without a rhythm; NULL: no memory. */
-char *rhythm__text(const struct rhythm *rhythm);
+/*
+ * "every 37th step", "every 9th or 10th step"; where fewer than three quarters of `cnt` steps follow
+ * it, "7 of them every 37th step". malloc'ed; "" without a rhythm; NULL: no memory.
+ */
+char *rhythm__text(const struct rhythm *rhythm, size_t cnt);
 
 #endif

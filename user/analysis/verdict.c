@@ -363,7 +363,7 @@ static void judge_launches(struct judge *j)
 static void say_group_in_verdict(struct judge *j, const struct blame_group *group)
 {
 	double share = 100 * group__share(group, &j->blame->all);
-	char *rhythm = rhythm__text(&group->rhythm), *place = NULL, cause[64];
+	char *rhythm = rhythm__text(&group->rhythm, group->step_cnt), *place = NULL, cause[64];
 	bool work = group->cause == BLAME_EXTRA || group->cause == BLAME_VALIDATION;
 
 	if (group->place.outer.code)

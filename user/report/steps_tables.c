@@ -155,9 +155,9 @@ static json_t *cause_text(const struct blame_group *group)
 }
 
 /* NULL: no memory. */
-static json_t *rhythm_text(const struct rhythm *rhythm)
+static json_t *rhythm_text(const struct blame_group *group)
 {
-	char *text = rhythm__text(rhythm);
+	char *text = rhythm__text(&group->rhythm, group->step_cnt);
 	json_t *json = text ? json_string(*text ? text : "-") : NULL;
 
 	free(text);
@@ -207,7 +207,7 @@ static int add_group(struct job *job, const struct blame_group *group, bool othe
 		cell__json("cause_s", json_integer(group->cause_ns)),
 		cell__json("gc_generation",
 			   group->cause == BLAME_GC ? json_integer(group->gc_generation) : json_null()),
-		cell__if(!others, cell__new(NULL, 5, "rhythm", -20, 0, rhythm_text(&group->rhythm))),
+		cell__if(!others, cell__new(NULL, 5, "rhythm", -20, 0, rhythm_text(group))),
 		cell__json("rhythm", json_rhythm(&group->rhythm)),
 		cell__json("waker", json_waker(group)),
 		cell__json("where", steps_report__json_hotspots(job, group->hotspots, BLAME_HOTSPOTS)),
