@@ -253,8 +253,8 @@ static __always_inline void gap__set_apart(struct thread *t, u64 start_ns)
 }
 
 /*
- * Span i ends and the spans above it stay open: NVTX ranges begin and end anywhere, so spans need
- * not nest. What the inner spans have taken so far is child time of span i, and must not count
+ * Span i ends and the spans above it stay open: NVTX ranges begin and end anywhere, and so do labels
+ * of generators and coroutines, so spans need not nest. What the inner spans have taken so far is child time of span i, and must not count
  * again as child time of the span around both. Afterwards span i is in the first free slot.
  */
 __weak __noinline int span__end_below(struct thread *t, const struct proc *proc, u32 pid, u32 i)
@@ -337,7 +337,7 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 	if (t->sampled >> (i & (SPAN_DEPTH - 1)) & 1)
 		around__note(t, i);
 	s = span__at(t, i);
-	if ((u32)i + 1 < t->depth && (is_nvtx(s) || spans__are_nvtx(t, i + 1))) {
+	if ((u32)i + 1 < t->depth && (is_nvtx(s) || spans__are_free(t, i + 1, !is_free(s)))) {
 		span__end_below(t, proc, pid, i);
 		s = span__at(t, t->depth);
 	} else if (span__outlived(t, i)) {

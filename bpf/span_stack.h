@@ -230,15 +230,25 @@ static __always_inline bool is_nvtx(const struct span *s)
 	return s->kind == SPAN_LABEL && s->label == LABEL_NVTX;
 }
 
-/* Are all spans from `depth` on NVTX ranges? */
-__weak __noinline int spans__are_nvtx(struct thread *t, u32 depth)
+/* Is it bound to no frame? Labels that a handle ends, as NVTX ranges, begin and end anywhere. */
+static __always_inline bool is_free(const struct span *s)
+{
+	return s->kind == SPAN_LABEL && !s->frame;
+}
+
+#define FREE_MAX 8 /* more labels that stay open where one ends have lost their ends */
+
+/* Are all spans from `depth` on labels, or with only_nvtx NVTX ranges, that need not nest? */
+__weak __noinline int spans__are_free(struct thread *t, u32 depth, u32 only_nvtx)
 {
 	if (!t)
 		return 0;
 	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		const struct span *s = span__at(t, depth + n);
+
 		if (depth + n >= t->depth)
 			break;
-		if (!is_nvtx(span__at(t, depth + n)))
+		if (!is_nvtx(s) && (only_nvtx || !is_free(s) || n >= FREE_MAX))
 			return 0;
 	}
 	return 1;
@@ -262,7 +272,8 @@ __weak __noinline int span__take_out(struct thread *t, u32 i)
 		if (i + n + 1 >= depth)
 			break;
 		if (!nvtx) /* ranges have no phase of their own */
-			from->phase = i ? span__at(t, i - 1)->phase : PHASE_OTHER;
+			from->phase = phase__inside(i + n ? span__at(t, i + n - 1)->phase : PHASE_OTHER,
+						    phase__of_label(from->label));
 		*to = *from;
 		if (to->outer == i + 1)
 			to->outer = outer;

@@ -286,6 +286,19 @@ static void begin__landmark(struct tree *t, u64 frame)
 }
 
 /*
+ * Do only labels lie inside, but for native functions, which are lost with what they hold? They go on
+ * when the label around them ends: test_span.c.
+ */
+static bool has_only_labels(struct tree *t, u32 i)
+{
+	u32 inner = i + 1;
+
+	while (inner < t->depth && !tree__at(t, inner)->frame && tree__at(t, inner)->kind == SPAN_LABEL)
+		inner++;
+	return inner > i + 1 && (inner == t->depth || tree__at(t, inner)->frame);
+}
+
+/*
  * Span i ends. What is inside has lost its end: native functions and what they hold by the stack pointer, the rest by
  * this end.
  */
@@ -296,6 +309,8 @@ static void program__end(struct tree *t, u32 i)
 	/* Its label would go on: test_span.c */
 	if (c->kind == SPAN_ACTION && i + 1 < t->depth && tree__at(t, i + 1)->kind == SPAN_LABEL &&
 	    (i + 2 == t->depth || tree__at(t, i + 2)->frame))
+		return;
+	if (c->kind == SPAN_LABEL && has_only_labels(t, i))
 		return;
 	if (c->kind == SPAN_LABEL)
 		label__exit(c->token, position(i));

@@ -143,14 +143,28 @@ static void model__begin(struct open open)
 	model.open[model.depth++] = open;
 }
 
+/* A label of which only labels are inside: those go on. */
+static bool model__crosses(u32 i)
+{
+	if (model.open[i].kind != SPAN_LABEL || model.depth - i - 1 > FREE_MAX)
+		return false;
+	for (u32 inner = i + 1; inner < model.depth; inner++)
+		if (model.open[inner].kind != SPAN_LABEL)
+			return false;
+	return true;
+}
+
 static void model__end(u32 i)
 {
 	bool inside = model.gap && i < model.gap_depth;
 	struct open open;
 
-	model__drop(i + 1, CNT_DROPPED_INNER);
-	open = model.open[--model.depth];
-	model__add(open.kind, open.name, model.depth, open.start_ns, open.self_ns);
+	if (!model__crosses(i))
+		model__drop(i + 1, CNT_DROPPED_INNER);
+	open = model.open[i];
+	model.depth--;
+	memmove(&model.open[i], &model.open[i + 1], (model.depth - i) * sizeof(open));
+	model__add(open.kind, open.name, i, open.start_ns, open.self_ns);
 	if (open.apart && model__phase() == PHASE_OTHER && model.gap && !inside) {
 		if (model.gap_ns <= open.start_ns)
 			model.gap_apart_ns += native.now_ns - open.start_ns;
@@ -204,6 +218,7 @@ static struct {
 	u64 gen_names[ACTION_CNT], action_ids[ACTION_CNT], label_ids[LABEL_CNT];
 	u64 loader;
 	u64 plain_gen;
+	u64 handle; /* of the last label */
 } program;
 
 /* Where the native stack is when so many spans are open. */
@@ -263,9 +278,10 @@ static void program__begin(void)
 		break;
 	case 3 ... 5:
 		which = random_below(LABEL_CNT);
-		label__enter(label_texts[which], sp, sp);
-		model__begin((struct open){SPAN_LABEL, program.label_ids[which], .token = sp, .landmark = which < 3,
-					   .apart = which == 2, .phase = label_phases[which]});
+		program.handle += 16; /* no two open labels share one, although those that go on move down */
+		label__enter(label_texts[which], program.handle, sp);
+		model__begin((struct open){SPAN_LABEL, program.label_ids[which], .token = program.handle,
+					   .landmark = which < 3, .apart = which == 2, .phase = label_phases[which]});
 		break;
 	case 6 ... 7:
 		which = FN_FIRST + random_below(FN_CNT - FN_FIRST);

@@ -429,15 +429,46 @@ static void test_label_handle_of_other(void **state)
 	expect_counters(CNT__COUNT);
 }
 
+/* Labels of generators and coroutines end in any order. */
 static void test_label_order(void **state)
 {
 	label__enter("a", 0x5000, FRAME(1));
+	wait_ns(2);
 	label__enter("b", 0x6000, FRAME(1));
 	wait_ns(4);
 	label__exit(0x5000, FRAME(1)); /* before the inner one */
+	wait_ns(8);
 	label__exit(0x6000, FRAME(1));
-	expect_row(SPAN_LABEL, utf8_id("a"), 0, 1, 4, 4);
-	expect_counters(CNT_DROPPED_INNER, 1, CNT__COUNT);
+	assert_int_equal(depth(), 0);
+	expect_row(SPAN_LABEL, utf8_id("a"), 0, 1, 6, 2);
+	expect_row(SPAN_LABEL, utf8_id("b"), 0, 1, 12, 12);
+	expect_counters(CNT__COUNT);
+}
+
+/* Labels that never end leave the stack with a label outside of them. */
+static void test_labels_without_end(void **state)
+{
+	char name[] = "inner 0";
+
+	label__enter("a", 0x5000, FRAME(1));
+	for (int i = 0; i <= FREE_MAX; i++) {
+		name[6] = '0' + i;
+		label__enter(name, 0x6000 + i, FRAME(1));
+	}
+	label__exit(0x5000, FRAME(1));
+	assert_int_equal(depth(), 0);
+	expect_counters(CNT_DROPPED_INNER, FREE_MAX + 1, CNT__COUNT);
+}
+
+/* A label that goes on keeps its phase. */
+static void test_label_keeps_phase(void **state)
+{
+	label__enter("a", 0x5000, FRAME(1));
+	label__enter(DATA_LABEL, 0x6000, FRAME(1));
+	label__exit(0x5000, FRAME(1));
+	assert_int_equal(job__thread()->phase, PHASE_DATA);
+	label__exit(0x6000, FRAME(1));
+	assert_int_equal(job__thread()->phase, PHASE_OTHER);
 }
 
 /* std::string before the C++11 ABI: a pointer, the size 24 bytes before the text. */
@@ -574,6 +605,8 @@ int main(void)
 		TEST(label_in_register),
 		TEST(label_handle_of_other),
 		TEST(label_order),
+		TEST(labels_without_end),
+		TEST(label_keeps_phase),
 		TEST(label_outlives_action),
 		TEST(label_old_string),
 		TEST(label_unreadable),

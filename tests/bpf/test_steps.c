@@ -71,6 +71,35 @@ static void test_gan(void **state)
 	}
 }
 
+/* Another thread fetches several batches, and then each makes a step. */
+static void test_batches_of_another_thread(void **state)
+{
+	u64 steps = 0;
+
+	for (int burst = 0; burst < 3; burst++) {
+		native.task = &job.thread;
+		for (int i = 0; i < 4; i++)
+			data();
+		native.task = &job.task;
+		for (int i = 0; i < 4; i++) {
+			backward(5, SP);
+			optimizer(OPTIMIZER_LABEL);
+			expect_steps(STEP_LOADER_OPTIMIZER, ++steps);
+		}
+		optimizer("Optimizer.step#RMSprop.step"); /* of the same batch */
+		expect_steps(STEP_LOADER_OPTIMIZER, steps);
+	}
+	/* batches of its own: those of others are for others */
+	native.task = &job.thread;
+	for (int i = 0; i < 4; i++)
+		data();
+	native.task = &job.task;
+	data();
+	optimizer(OPTIMIZER_LABEL);
+	optimizer(OPTIMIZER_LABEL);
+	expect_steps(STEP_LOADER_OPTIMIZER, steps + 1);
+}
+
 /* An evaluation fetches, and steps nothing. */
 static void test_validation(void **state)
 {
@@ -397,6 +426,7 @@ int main(void)
 		TEST(loader_optimizer),
 		TEST(gradient_accumulation),
 		TEST(gan),
+		TEST(batches_of_another_thread),
 		TEST(validation),
 		TEST(optimizer_alone),
 		TEST(optimizers_of_one_backward),

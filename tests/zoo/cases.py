@@ -140,6 +140,11 @@ PROGRAMS = {
     "nanogpt": Program(("source.py",), ("numpy",), "karpathy+nanoGPT", "nanogpt", about="nanoGPT's train.py"),
     "word_lm": Program(("source.py", "--forward"), (), "pytorch+examples", "word_lm", about="word_language_model's main.py"),
 }
+KINDS = (
+    "filled_by_thread asked_ahead decoded_by_processes generated at_hand in_bursts under_lock scored_by_thread short_epochs "
+    "short_epochs_persistent slow_player equal_players skipped_updates"
+)
+PROGRAMS.update({"loop_" + kind: Program(("kinds.py", kind), about="torch alone, %s" % kind.replace("_", " ")) for kind in KINDS.split()})
 
 # Trainer.evaluate's loop, and what calls it
 TRAINER_EVALUATES = "Trainer.evaluate Trainer.evaluation_loop Trainer.prediction_step Trainer._evaluate Trainer._maybe_log_save_evaluate"
@@ -218,5 +223,18 @@ CASES = [
     Case("cleanrl_ppo", Expect(COMPUTES | {"extra-work"}, slow("extra_work python op native", None, 16))),
     # FakeData makes and scales its images in the training process
     Case("dcgan", Expect(OPS | {"input-bound"})),
+    Case("loop_filled_by_thread", outside("Archive.fetch_item", "input-bound")),
+    Case("loop_asked_ahead", outside("Archive.fetch_item", "input-bound"), tolerated=frozenset({"sleep"})),  # two at a time
+    Case("loop_decoded_by_processes", outside("parse", "input-bound")),
+    Case("loop_generated", outside("parse", "input-bound")),
+    Case("loop_at_hand", Expect(COMPUTES)),
+    Case("loop_in_bursts", Expect(frozenset({"input-bound"})), tolerated=frozenset({"sleep", "thread_wait", "lock", "data_wait"})),
+    Case("loop_under_lock", outside("under_lock.<locals>.take_turn", "lock-bound"), tolerated=frozenset({"lock"})),
+    Case("loop_scored_by_thread", outside("Round.score_rounds", "thread-bound"), tolerated=frozenset({"thread_wait"})),
+    Case("loop_short_epochs", Expect(frozenset({"input-bound"}), Slow(frozenset({"extra_work", "data_wait", "child_wait", "poll"}), optional=True))),
+    Case("loop_short_epochs_persistent", Expect(COMPUTES | {"input-bound", "CPU-starved"}), tolerated=frozenset({"data_wait", "run_queue"})),
+    Case("loop_slow_player", Expect(frozenset({"thread-bound", "input-bound"}), place=frozenset({"parse", "simulate"}))),
+    Case("loop_equal_players", Expect(frozenset({"thread-bound", "input-bound"}), place=frozenset({"parse", "simulate"}))),
+    Case("loop_skipped_updates", Expect(COMPUTES, slow("skipped_update", None, 8))),
     Case("reinforce", Expect(COMPUTES | {"extra-work"}, slow("extra_work python op native", "select_action", None, optional=True))),
 ]

@@ -21,6 +21,8 @@
 #define COMPUTES       0.5 /* and at least so much of it on a CPU or in such waits: otherwise more workers wait at one time */
 #define WORTH          0.9 /* of the time of a batch: more workers are worth it if it takes no longer then */
 #define BATCHES_ENOUGH 10
+#define RESTARTS       0.05 /* of the time, in starts of workers that replace others; */
+#define MOST_OF_WAITS  0.5  /* and so much of all that the process waits for workers */
 
 static uint64_t busy_ns(const struct worker *worker)
 {
@@ -83,8 +85,7 @@ static uint32_t find_slow_worker(const struct loader *loader)
 	return WORKER_NONE;
 }
 
-/* The most workers alive at one time. */
-static uint32_t count_at_once(const struct loader *loader)
+uint32_t advice__at_once(const struct loader *loader)
 {
 	uint32_t most = 0;
 
@@ -128,11 +129,26 @@ static void find_times(struct loader *loader, uint64_t busy)
 	loader->batch_ns = loader->observed_ns / batches;
 }
 
+/* Time that starts of workers, and waits for their first batches, take beyond what a batch takes anyway. */
+static uint64_t restarts_ns(const struct loader *loader)
+{
+	uint64_t usual_ns = loader->first_cnt * loader->produce_ns;
+
+	if (loader->worker_cnt <= loader->at_once)
+		return 0;
+	return saturating__add(loader->restart_ns,
+			       loader->first_wait_ns > usual_ns ? loader->first_wait_ns - usual_ns : 0);
+}
+
 static enum loader_advice choose_advice(struct loader *loader, uint32_t cpus, uint64_t cpu, bool queued)
 {
 	if (!loader->produce_ns || !loader->consume_ns)
 		return LOADER_UNKNOWN;
 	loader->needed = ceil((double)loader->produce_ns / loader->consume_ns);
+	loader->restarts_ns = restarts_ns(loader);
+	if (loader->restarts_ns >= RESTARTS * loader->observed_ns &&
+	    loader->restarts_ns >= MOST_OF_WAITS * saturating__add(loader->wait_ns, loader->restart_ns))
+		return LOADER_RESTARTS;
 	if (loader->wait_ns <= HARDLY_WAITS * loader->observed_ns)
 		return LOADER_KEEPS_UP;
 	loader->slow = find_slow_worker(loader);
@@ -156,8 +172,6 @@ void advice__find(struct loader *loader, uint32_t cpus)
 		cpu = saturating__add(cpu, loader->workers[i].cpu_ns);
 		queued = saturating__add(queued, loader->workers[i].queued_ns);
 	}
-	if (loader->of_cnt == 1 || !loader->at_once)
-		loader->at_once = count_at_once(loader);
 	if (!loader->observed_ns || loader->batches < BATCHES_ENOUGH)
 		return;
 	find_times(loader, busy);

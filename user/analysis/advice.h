@@ -4,6 +4,8 @@
 
 #include "user/analysis/loader.h"
 
+/* The most workers alive at one time. */
+uint32_t advice__at_once(const struct loader *loader);
 /*
  * Judges from the measurements what limits a process, and what more workers would gain. cpus 0: not
  * known.

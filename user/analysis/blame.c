@@ -416,6 +416,7 @@ static int find_blame(struct blame_builder *b)
 		return err;
 	add_step_sums(b);
 	find_causes(b);
+	blame_builder__find_skipped(b);
 	return blame_builder__find_extra(b) ?: make_blame_groups(b) ?: sort_groups(b) ?: blame_builder__find_where(b);
 }
 

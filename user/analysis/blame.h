@@ -15,15 +15,16 @@
  * What a step is blamed on: a wait (enum sample_cause), or one of these. The last four correspond
  * to enum cpu_class.
  */
-#define STEPFLAME_BLAMES(X)                                                                         \
-	X(GC, "gc")                 /* garbage collections, on any thread */                        \
-	X(CHECKPOINT, "checkpoint") /* the whole phase, with its waits */                           \
-	X(VALIDATION, "validation") /* likewise */                                                  \
-	X(COMPILE, "compile")       /* the phase of XLA; for torch.compile, judged by the stacks */ \
-	X(EXTRA, "extra_work")      /* in a function that ordinary steps do not call */             \
-	X(PYTHON, "python")         /* on the CPU, judged by timer samples: Python */               \
-	X(OP, "op")                 /* torch's operators, and the libraries below them */           \
-	X(NATIVE, "native")         /* other native code */                                         \
+#define STEPFLAME_BLAMES(X)                                                                          \
+	X(GC, "gc")                  /* garbage collections, on any thread */                        \
+	X(CHECKPOINT, "checkpoint")  /* the whole phase, with its waits */                           \
+	X(VALIDATION, "validation")  /* likewise */                                                  \
+	X(COMPILE, "compile")        /* the phase of XLA; for torch.compile, judged by the stacks */ \
+	X(SKIPPED, "skipped_update") /* more than one iteration: an update was left out */           \
+	X(EXTRA, "extra_work")       /* in a function that ordinary steps do not call */             \
+	X(PYTHON, "python")          /* on the CPU, judged by timer samples: Python */               \
+	X(OP, "op")                  /* torch's operators, and the libraries below them */           \
+	X(NATIVE, "native")          /* other native code */                                         \
 	X(KERNEL, "kernel")
 
 enum blame_cause {

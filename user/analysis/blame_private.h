@@ -51,6 +51,8 @@ int blame_builder__each(struct blame_builder *b,
 			int (*fn)(struct blame_builder *b, const struct sample *sample, enum phase phase, uint32_t slow,
 				  void *ctx),
 			void *ctx);
+/* skipped.c: finds the steps whose updates were left out. */
+void blame_builder__find_skipped(struct blame_builder *b);
 /*
  * extra_work.c: finds the steps that were on the CPU, or had no single cause, and spent their
  * excess in one function that ordinary steps hardly call. 0 or -ENOMEM.

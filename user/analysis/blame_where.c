@@ -97,17 +97,18 @@ static bool is_of(const struct blame_builder *b, const struct blame_group *group
 	}
 	if (group->phase != ANY_PHASE && group->phase != (int)phase)
 		return false;
-	if (group->cause == CAUSE_UNKNOWN || group->cause == BLAME_CHECKPOINT || group->cause == BLAME_VALIDATION)
+	if (group->cause == CAUSE_UNKNOWN || group->cause == BLAME_SKIPPED || group->cause == BLAME_CHECKPOINT ||
+	    group->cause == BLAME_VALIDATION)
 		return true;
 	if (group->cause < CAUSE__END)
 		return sample->kind == SAMPLE_WAIT && sample->cause == group->cause;
 	return sample->kind == SAMPLE_CPU && cpu_class__of(b->job, sample, phase) == group->cause - BLAME_PYTHON;
 }
 
-/* A pause meets whatever the program does just then. */
+/* A pause meets whatever the program does just then; one more iteration is all of it. */
 static bool has_place(unsigned int cause)
 {
-	return cause != CAUSE_UNKNOWN && cause != CAUSE_PAUSED;
+	return cause != CAUSE_UNKNOWN && cause != CAUSE_PAUSED && cause != BLAME_SKIPPED;
 }
 
 /*
@@ -234,8 +235,10 @@ static int put_where(struct blame_builder *b, struct where_search *where)
 			group->hotspots[k] = hotspots[i][k];
 		if (group_has_place(group))
 			err = find_group_place(b, where, i);
-		/* The loader's waiting function says nothing; the process that it waits for does. */
-		if (group->cause == CAUSE_DATA_WAIT && !group->place.users)
+		/* A library's waiting function says nothing; the process or thread that it waits for does. */
+		if (!group->place.users &&
+		    (group->cause == CAUSE_DATA_WAIT ||
+		     (group->cause < CAUSE__END && group->waker_ns && group->waker_ns >= HALF * group->cause_ns)))
 			group->place = (struct place){0};
 		if (group->place.outer.code)
 			put_first(group);
@@ -266,6 +269,75 @@ static int find_where(struct blame_builder *b)
 	histograms__free(&where.wakers);
 	intern__free(&where.waker_ids);
 	return err;
+}
+
+/* ---- groups that are one ---- */
+
+/* Both do what other steps hardly do, in the same function: only the cause that most of it has differs. */
+static bool is_alike(const struct blame_group *a, const struct blame_group *b)
+{
+	return a->step_cnt && b->step_cnt && a->place.rare && b->place.rare &&
+	       a->place.outer.code == b->place.outer.code;
+}
+
+static void merge_into(struct blame_group *to, struct blame_group *from)
+{
+	to->step_cnt += from->step_cnt;
+	to->over_ns = saturating__add(to->over_ns, from->over_ns);
+	to->cause_ns = saturating__add(to->cause_ns, from->cause_ns);
+	to->queue_ns = saturating__add(to->queue_ns, from->queue_ns);
+	if (from->gc_generation > to->gc_generation)
+		to->gc_generation = from->gc_generation;
+	from->step_cnt = 0;
+}
+
+/* Moves group i up to where its lost time puts it; numbers[] follow the groups. */
+static void move_up(struct blame_group *groups, uint32_t *numbers, size_t i)
+{
+	for (; i && groups[i].over_ns > groups[i - 1].over_ns; i--) {
+		struct blame_group group = groups[i];
+		uint32_t number = numbers[i];
+
+		groups[i] = groups[i - 1];
+		groups[i - 1] = group;
+		numbers[i] = numbers[i - 1];
+		numbers[i - 1] = number;
+	}
+}
+
+static int merge_alike(struct blame_builder *b)
+{
+	struct blame *blame = b->blame;
+	size_t cnt = blame->group_cnt, kept = 0;
+	uint32_t *into = calloc(2 * cnt + 1, sizeof(*into)), *numbers = into + cnt;
+
+	if (!into)
+		return -ENOMEM;
+	for (size_t i = 0; i < cnt; i++)
+		into[i] = i;
+	for (size_t i = 0; i < cnt; i++)
+		for (size_t k = i + 1; k < cnt; k++)
+			if (is_alike(&blame->groups[i], &blame->groups[k])) {
+				merge_into(&blame->groups[i], &blame->groups[k]);
+				into[k] = i;
+			}
+	for (size_t i = 0; i < cnt; i++) {
+		if (!blame->groups[i].step_cnt)
+			continue;
+		blame->groups[kept] = blame->groups[i];
+		numbers[kept] = i;
+		move_up(blame->groups, numbers, kept++);
+	}
+	blame->group_cnt = kept;
+	for (size_t s = 0; s < b->track->slow_cnt; s++) {
+		uint32_t was = into[blame->steps[s].group], is = 0;
+
+		while (numbers[is] != was)
+			is++;
+		blame->steps[s].group = is;
+	}
+	free(into);
+	return 0;
 }
 
 /* ---- rhythms ---- */
@@ -337,5 +409,5 @@ int blame_builder__find_where(struct blame_builder *b)
 	if (err)
 		return err;
 	find_classes(b);
-	return find_lines(b) ?: find_where(b) ?: find_rhythms(b) ?: find_compiled(b);
+	return find_lines(b) ?: find_where(b) ?: merge_alike(b) ?: find_rhythms(b) ?: find_compiled(b);
 }

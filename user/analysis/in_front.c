@@ -18,6 +18,7 @@
 
 #define SAMPLES_MIN 4   /* of the model, and of what follows it */
 #define HALF        0.5 /* of these samples must agree */
+#define GOOD_PART   0.1 /* of all steps */
 #define OFTEN       0.3 /* of the steps in which the most frequent call of the model was seen */
 
 enum seen { SEEN_MODEL, SEEN_AFTER, SEEN__COUNT };
@@ -35,10 +36,11 @@ struct site {
 	long last_step;
 };
 
-/* A call in front of the model: its time, of which `slow_ns` in slow steps. */
+/* A call in front of the model: its time, of which `slow_ns` in slow steps, and wait_ns in waits. */
 struct call {
 	struct frame frame; /* the key */
-	uint64_t ns, slow_ns;
+	uint64_t ns, slow_ns, wait_ns, lock_ns;
+	bool plays; /* calls the model, or an environment of reinforcement learning */
 };
 
 struct front_search {
@@ -49,6 +51,7 @@ struct front_search {
 	const struct steps *steps;
 	const bool *is_plain;
 	bool *is_model;              /* by code: the function through which a model is called */
+	bool *is_environment;        /* by code: of gymnasium, or of gym */
 	uint32_t *seen[SEEN__COUNT]; /* by stack: samples */
 	uint64_t *votes;             /* by code */
 	uint64_t cnt[SEEN__COUNT];
@@ -76,20 +79,29 @@ static bool is_model_call(const struct job *job, const struct code *code)
 	       ends_with(file, "torch/_dynamo/eval_frame.py");
 }
 
+static bool is_environment(const struct job *job, const struct code *code)
+{
+	const char *file = code->file ? job__name(job, code->file) : NULL;
+
+	return file && (strstr(file, "/gymnasium/") || strstr(file, "/gym/"));
+}
+
 static int prepare(struct front_search *f)
 {
 	size_t code_end = stacks__code_end(f->stacks), stack_end = stacks__stack_end(f->stacks);
 
 	f->is_model = calloc(code_end + 1, sizeof(*f->is_model));
+	f->is_environment = calloc(code_end + 1, sizeof(*f->is_environment));
 	f->votes = calloc(code_end + 1, sizeof(*f->votes));
 	for (int i = 0; i < SEEN__COUNT; i++)
 		f->seen[i] = calloc(stack_end + 1, sizeof(**f->seen));
-	if (!f->is_model || !f->votes || !f->seen[SEEN_MODEL] || !f->seen[SEEN_AFTER])
+	if (!f->is_model || !f->is_environment || !f->votes || !f->seen[SEEN_MODEL] || !f->seen[SEEN_AFTER])
 		return -ENOMEM;
 	for (size_t i = 0; i < code_end; i++) {
 		struct code code = stacks__code(f->stacks, i);
 
 		f->is_model[i] = is_model_call(f->job, &code);
+		f->is_environment[i] = is_environment(f->job, &code);
 	}
 	return 0;
 }
@@ -101,6 +113,14 @@ static long model_frame(const struct front_search *f, const struct stack *stack)
 		if (f->is_model[stack->frames[i].code])
 			return i;
 	return -1;
+}
+
+static bool has_environment(const struct front_search *f, const struct stack *stack)
+{
+	for (uint32_t i = 0; i < stack->cnt; i++)
+		if (f->is_environment[stack->frames[i].code])
+			return true;
+	return false;
 }
 
 /* Index of the innermost frame of a function, from `from` on outwards; -1: none. */
@@ -261,11 +281,11 @@ static int find_range(struct front_search *f)
 	return 0;
 }
 
-/* The innermost frame of the spine, unless the model is called; NULL: none. */
+/* The innermost frame of the spine, outside of the model; NULL: none. */
 static const struct frame *spine_frame(const struct front_search *f, const struct stack *stack,
 				       const struct calls_of **of)
 {
-	for (uint32_t i = 0; i < stack->cnt && model_frame(f, stack) < 0; i++) {
+	for (long i = model_frame(f, stack) + 1; i < (long)stack->cnt; i++) {
 		*of = MAP_FIND(&f->spine, struct calls_of, &stack->frames[i].code);
 		if (*of)
 			return &stack->frames[i];
@@ -286,7 +306,12 @@ static int add_call(struct front_search *f, const struct sample *s, long step)
 	call = MAP_FIND(&f->calls, struct call, frame) ?: MAP_ADD(&f->calls, struct call, frame);
 	if (!call)
 		return -ENOMEM;
+	call->plays |= model_frame(f, &stack) >= 0 || has_environment(f, &stack);
 	call->ns = saturating__add(call->ns, s->weight_ns);
+	if (s->kind == SAMPLE_WAIT && s->cause != CAUSE_RUN_QUEUE)
+		call->wait_ns = saturating__add(call->wait_ns, s->weight_ns);
+	if (s->cause == CAUSE_LOCK || s->cause == CAUSE_GIL)
+		call->lock_ns = saturating__add(call->lock_ns, s->weight_ns);
 	slow = SEARCH(i, 0, f->track->slow_cnt, f->track->slow[i] < step);
 	if (slow < f->track->slow_cnt && f->track->slow[slow] == step)
 		call->slow_ns = saturating__add(call->slow_ns, s->weight_ns);
@@ -301,17 +326,27 @@ static bool is_in_all(const struct front_search *f, const struct call *call)
 	return (call->ns - call->slow_ns) / ordinary_cnt >= OFTEN * call->ns / f->track->step_cnt;
 }
 
+/*
+ * Whether the call gets data: it waits, or takes a good part of the steps. One that
+ * plays, or takes a lock, gets no data.
+ */
+static bool gets_data(const struct front_search *f, const struct call *call)
+{
+	return call && !call->plays && call->lock_ns < HALF * call->ns && is_in_all(f, call) &&
+	       (call->wait_ns >= HALF * call->ns || call->ns >= GOOD_PART * f->track->total_ns);
+}
+
 /* A wait for what another thread hands over is a wait for data, however few steps it holds up. */
 static enum phase phase_of_stack(const struct front_search *f, const struct stack *stack, bool hands_over)
 {
 	const struct calls_of *of;
-	const struct frame *frame = spine_frame(f, stack, &of);
-	const struct call *call;
+	const struct frame *frame = model_frame(f, stack) < 0 ? spine_frame(f, stack, &of) : NULL;
 
 	if (!frame || (frame->offset >= of->first && frame->offset <= of->last))
 		return PHASE_FORWARD;
-	call = MAP_FIND(&f->calls, struct call, frame);
-	return frame->offset < of->first && (hands_over || (call && is_in_all(f, call))) ? PHASE_DATA : PHASE_OTHER;
+	return frame->offset < of->first && (hands_over || gets_data(f, MAP_FIND(&f->calls, struct call, frame)))
+		       ? PHASE_DATA
+		       : PHASE_OTHER;
 }
 
 static int classify(struct front_search *f, struct in_front *front)
@@ -376,6 +411,7 @@ int in_front__find(struct job *job, const struct step_track *track, const struct
 	*front = (struct in_front){0};
 	err = !f.samples ? -ENOMEM : track->thread ? find(&f, front) : 0;
 	free(f.is_model);
+	free(f.is_environment);
 	free(f.votes);
 	for (int i = 0; i < SEEN__COUNT; i++)
 		free(f.seen[i]);

@@ -57,6 +57,7 @@ enum loader_advice {
 	LOADER_ONE_SLOW, /* one worker holds the process up: more workers do not help */
 	LOADER_CPU_FULL, /* more workers would find no free CPU */
 	LOADER_MORE,     /* `advised` workers are better */
+	LOADER_RESTARTS, /* the workers start anew for each epoch, which takes most of the time */
 	LOADER_UNEVEN,   /* enough workers on average, but batches take unequal times, or epochs are short */
 };
 
@@ -90,12 +91,16 @@ struct loader {
 	uint64_t active_ns, active_cnt;
 	uint64_t active_wait_ns; /* the part of all waits in active_ns */
 	uint64_t main_cpu_ns;    /* of all threads of the process */
-	uint32_t at_once;    /* the most workers alive at once; for one of several loaders, of one of its iterators */
-	uint64_t produce_ns; /* a worker's time per batch; 0: not known */
-	uint64_t consume_ns; /* the process's time between fetches; 0: not known */
-	double reach_ns;     /* with `advised` workers; 0: not known */
-	uint64_t batch_ns;   /* the actual time per batch, including waits; 0: not known */
-	uint32_t slow;       /* index of a worker slower than the others; WORKER_NONE: no such worker */
+	/* Workers that replaced others: the process starts and ends them, and waits for their first batches. */
+	uint64_t restart_ns, first_wait_ns;
+	uint32_t first_cnt;   /* of these waits */
+	uint64_t restarts_ns; /* of all that, what a batch does not take anyway */
+	uint32_t at_once;     /* the most workers alive at once; for one of several loaders, of one of its iterators */
+	uint64_t produce_ns;  /* a worker's time per batch; 0: not known */
+	uint64_t consume_ns;  /* the process's time between fetches; 0: not known */
+	double reach_ns;      /* with `advised` workers; 0: not known */
+	uint64_t batch_ns;    /* the actual time per batch, including waits; 0: not known */
+	uint32_t slow;        /* index of a worker slower than the others; WORKER_NONE: no such worker */
 	enum loader_advice advice;
 	uint32_t needed;  /* workers that would keep up, from produce_ns and consume_ns */
 	uint32_t advised; /* the same, or as many as take all CPUs, if those are fewer */

@@ -224,14 +224,9 @@ static bool is_nameless(const struct job *job, uint32_t number)
 	return (dot ? dot[1] : *name) == '<' && strcmp(name, "<module>") != 0;
 }
 
-/* Neither in an installed package nor in the standard library. */
 bool place__is_users(const struct job *job, uint32_t number)
 {
-	struct code code = stacks__code(job__stacks(job), number);
-	const char *file = known_name(job, code.file);
-
-	return *file && *file != '<' && !strstr(file, "/site-packages/") && !strstr(file, "/dist-packages/") &&
-	       !strstr(file, "/lib/python3");
+	return stacks__code(job__stacks(job), number).is_own;
 }
 
 /* ---- out ---- */
@@ -427,19 +422,25 @@ uint32_t *places__lines(const struct places *places, const struct place_set *set
 	}
 	for (uint32_t stack = 0; lines && stack < places->starts.cnt; stack++) {
 		const uint32_t *frames;
-		uint32_t cnt;
+		uint32_t cnt, own = 0;
 
 		if (!((const uint32_t *)places->starts.items)[stack])
 			continue;
 		frames = frames_of(places, stack, &cnt);
 		lines[stack] = cnt ? frames[cnt - 1] : 0;
 		for (uint32_t i = cnt; i > 0; i--) {
-			if (!place__is_users(places->job, line_code(places, frames[i - 1])) ||
-			    s.lines[frames[i - 1]].more >= SAME_LINE * s.more_ns)
+			if (!place__is_users(places->job, line_code(places, frames[i - 1])))
+				continue;
+			own = own ?: frames[i - 1];
+			if (s.lines[frames[i - 1]].more >= SAME_LINE * s.more_ns)
 				continue;
 			lines[stack] = frames[i - 1];
+			own = 0;
 			break;
 		}
+		/* Where a queue waits says less than the line that asks it. */
+		if (own && stacks__code(job__stacks(places->job), line_code(places, lines[stack])).is_standard)
+			lines[stack] = own;
 	}
 	place_search__release(&s);
 	return lines;

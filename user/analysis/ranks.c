@@ -2,8 +2,11 @@
 #include "user/analysis/ranks.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "user/analysis/blocks.h"
 
 #define STRAGGLER_SHARE 0.05 /* of a step */
 
@@ -132,6 +135,59 @@ static size_t find_least(const struct rank *ranks, size_t cnt)
 	return least;
 }
 
+static uint64_t comm_of(const struct step *step)
+{
+	uint64_t ns = 0;
+
+	for (uint32_t i = 0; i < step->part_cnt; i++)
+		if (step->parts[i].phase == PHASE_COMM || step->parts[i].cause == CAUSE_COLLECTIVE)
+			ns += step->parts[i].ns;
+	return ns;
+}
+
+/* Time in collectives per step in each block; NAN: no step ends there. */
+static void comm_by_block(const struct rank *rank, const struct blocks *blocks, double per_step[BLOCKS_MAX])
+{
+	uint64_t ns[BLOCKS_MAX] = {0}, cnt[BLOCKS_MAX] = {0};
+
+	for (size_t i = 0; i < rank->track->step_cnt; i++) {
+		int at = blocks__at(blocks, rank->track->steps[i].end_ns);
+
+		if (at < 0)
+			continue;
+		ns[at] += comm_of(&rank->track->steps[i]);
+		cnt[at]++;
+	}
+	for (size_t b = 0; b < blocks->cnt; b++)
+		per_step[b] = cnt[b] ? (double)ns[b] / cnt[b] : NAN;
+}
+
+/*
+ * The error (95 %) of how much longer the others are in collectives than one rank. Ranks that take
+ * each other's CPUs are late in turn, which is no straggler. NAN: not known.
+ */
+static double straggler_error(const struct rank *ranks, size_t cnt, size_t least)
+{
+	const struct step_track *track = ranks[least].track;
+	double own[BLOCKS_MAX], other[BLOCKS_MAX], more[BLOCKS_MAX] = {0};
+	struct blocks blocks = {0};
+	size_t known = 0;
+
+	blocks__of_time(&blocks, track->steps[0].start_ns, track->steps[track->step_cnt - 1].end_ns);
+	comm_by_block(&ranks[least], &blocks, own);
+	for (size_t i = 0; i < cnt; i++) {
+		if (i == least)
+			continue;
+		comm_by_block(&ranks[i], &blocks, other);
+		for (size_t b = 0; b < blocks.cnt; b++)
+			more[b] += (other[b] - own[b]) / (cnt - 1);
+	}
+	for (size_t b = 0; b < blocks.cnt; b++)
+		if (!isnan(more[b]))
+			more[known++] = more[b];
+	return block_values__error(more, known);
+}
+
 /* As ranks__straggler, of two ranks or more that are all in collectives. */
 static int find_straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
 			  struct straggler *found)
@@ -139,7 +195,8 @@ static int find_straggler(struct job *job, const struct steps *steps, const stru
 	size_t least = find_least(ranks, cnt);
 	double own = ns_per_step(&ranks[least], ranks[least].comm_ns), others = others_comm(ranks, cnt, least);
 
-	if (others - own < STRAGGLER_SHARE * ranks[least].track->rule_of_slow.median_ns)
+	if (others - own < STRAGGLER_SHARE * ranks[least].track->rule_of_slow.median_ns ||
+	    others - own < straggler_error(ranks, cnt, least))
 		return 0;
 	found->index = (long)least;
 	find_more(ranks, cnt, found);

@@ -55,7 +55,7 @@ static const struct verdict_rule rules[] = {
 	{VERDICT_COMPUTE, 0.3, NONE, {CAUSE_XLA_WAIT, NONE, NONE}, "waits for what XLA computes"},
 	{VERDICT_MEMORY, 0.1, NONE, {CAUSE_PAGE_FAULT, NONE, NONE}, "waits for memory (page faults)"},
 	{VERDICT_LOCK, 0.1, NONE, {CAUSE_LOCK, CAUSE_GIL, NONE}, "waits for locks that other threads hold"},
-	{VERDICT_THREAD, 0.1, NONE, {CAUSE_THREAD_WAIT, NONE, NONE}, "waits for what other threads do"},
+	{VERDICT_THREAD, 0.1, NONE, {CAUSE_THREAD_WAIT, NONE, NONE}, "waits for what other threads or processes do"},
 	{VERDICT_STARVED, 0.1, NONE, {CAUSE_RUN_QUEUE, NONE, NONE}, "waits for a free CPU"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_SLEEP, NONE, NONE}, "is spent sleeping"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_DISK_READ, NONE, NONE}, "waits for reads from disk"},
@@ -127,13 +127,15 @@ static bool is_written(const struct blame_group *group)
 	       group->wait_ns >= WRITTEN_SHARE * group->cause_ns;
 }
 
-static enum verdict_class class_of_cause(const struct blame_group *group)
+static enum verdict_class class_of_cause(struct judge *j, const struct blame_group *group)
 {
 	switch (group->cause) {
 	case BLAME_VALIDATION:
 		return VERDICT_VALIDATION;
 	case BLAME_EXTRA:
-		return is_written(group) ? VERDICT_CHECKPOINT : VERDICT_EXTRA;
+		return is_written(group)                   ? VERDICT_CHECKPOINT
+		       : verdict__starts_workers(j, group) ? VERDICT_INPUT
+							   : VERDICT_EXTRA;
 	case BLAME_CHECKPOINT:
 		return VERDICT_CHECKPOINT;
 	case BLAME_COMPILE:
@@ -146,9 +148,9 @@ static enum verdict_class class_of_cause(const struct blame_group *group)
 }
 
 /* The class of a group of slow steps. */
-static enum verdict_class class_of_group(const struct blame_group *group)
+static enum verdict_class class_of_group(struct judge *j, const struct blame_group *group)
 {
-	enum verdict_class class = class_of_cause(group);
+	enum verdict_class class = class_of_cause(j, group);
 
 	if (class != VERDICT_UNCLEAR || group->cause == CAUSE_UNKNOWN || group->cause == CAUSE_PAUSED)
 		return class;
@@ -171,7 +173,7 @@ static enum verdict_class class_of_group(const struct blame_group *group)
  */
 static double least_of_group(const struct blame_group *group)
 {
-	if (group->cause == CAUSE_UNKNOWN)
+	if (group->cause == CAUSE_UNKNOWN || group->cause == BLAME_SKIPPED)
 		return 0;
 	if (group->cause >= BLAME_PYTHON)
 		return CPU_SLOW_SHARE;
@@ -226,14 +228,15 @@ static void find_winner(struct judge *j)
 	for (size_t i = 0; i < j->blame->group_cnt; i++) {
 		const struct blame_group *group = &j->blame->groups[i];
 		double least = least_of_group(group), share = group__share(group, all);
-		bool is_most = j->rule && class_of_group(group) == j->verdict->class && share >= MOST_OF_RULE * of_rule;
+		bool is_most =
+			j->rule && class_of_group(j, group) == j->verdict->class && share >= MOST_OF_RULE * of_rule;
 
 		if (!least || share < least || (share <= j->share && !is_most))
 			continue;
 		j->rule = NULL;
 		j->group = group;
 		j->share = share;
-		j->verdict->class = class_of_group(group);
+		j->verdict->class = class_of_group(j, group);
 	}
 	if (verdict__busy_share(j) >= fmax(j->share, BUSY_SHARE)) {
 		j->rule = NULL;
@@ -499,6 +502,8 @@ static void judge_steps(struct judge *j)
 		say_who_has_the_cpus(j);
 	set_named(j);
 	verdict__give_evidence(j);
+	if (j->thread && j->rule && j->rule->causes[0] == CAUSE_PIPE && j->verdict->class == VERDICT_UNCLEAR)
+		j->verdict->class = VERDICT_THREAD;
 	verdict__advise(j);
 }
 
@@ -518,6 +523,8 @@ static void judge_straggler(struct judge *j)
 		straggler->more_ns / 1e6, step_ns / 1e6, straggler->cause ? "waiting, " : "on the CPU",
 		sample_cause__name(straggler->cause), phase__name(straggler->phase), verdict->place ? ", " : "",
 		verdict->place ?: "");
+	if (straggler->cause == CAUSE_RUN_QUEUE)
+		say_who_has_the_cpus(j);
 	verdict__say(j, &verdict->evidence, "%s", straggler->why);
 	verdict__say(j, &verdict->next, "find out what %s does there that the others do not%s", straggler->name,
 		     straggler->phase == PHASE_DATA        ? ": its shard of the data, its disk, its workers"

@@ -164,6 +164,16 @@ static bool rule_has_place(const struct judge *j)
 	return !j->rule || !sample_cause__is_anywhere(j->rule->causes[0]);
 }
 
+/* Where a queue of the standard library waits says less than the line that asks it. */
+static void prefer_line(const struct judge *j, struct place *place, const struct hotspot *line)
+{
+	const struct stacks *stacks = job__stacks(j->job);
+
+	if (place->outer.code && line->ns && stacks__code(stacks, place->inner.code).is_standard &&
+	    stacks__code(stacks, line->code).is_own)
+		*place = (struct place){.outer = *line, .inner = *line, .users = true};
+}
+
 static void say_group_evidence(struct judge *j, const struct blame_group *group, bool workers)
 {
 	if (!workers)
@@ -196,6 +206,7 @@ static void give_evidence(struct judge *j)
 		if (j->rule)
 			find_rule_place(j, &place);
 		find_rule_hotspots(j, top);
+		prefer_line(j, &place, &top[0]);
 		say_hotspots(j, top, BLAME_HOTSPOTS, &place);
 	}
 	if ((workers && !j->slow_worker) || (!workers && verdict__say_threads(j)))

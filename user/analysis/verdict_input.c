@@ -10,6 +10,7 @@
 #include "user/analysis/workers.h"
 #include "user/lib/intern.h"
 #include "user/lib/saturating.h"
+#include "user/lib/search.h"
 
 #define SLOWER 1.5 /* times as busy as any other worker */
 
@@ -122,6 +123,36 @@ static int slot_of(const struct judge *j, const uint8_t *stacks, const struct sa
 	if ((stacks[s->stack] != STACK_WORKS && stacks[s->stack] != STACK_IDLE) || !intern__find(workers, s->pid))
 		return NO_SLOT;
 	return stacks[s->stack] == STACK_IDLE ? SLOT_OTHER : SLOT_WORKS;
+}
+
+bool verdict__starts_workers(struct judge *j, const struct blame_group *group)
+{
+	const struct samples *samples = job__samples(j->job);
+	uint8_t *stacks = samples ? worker_stacks__new(j->job) : NULL;
+	uint64_t ns = 0;
+
+	if (!stacks) {
+		j->err = j->err ?: -ENOMEM;
+		return false;
+	}
+	for (size_t i = 0; i < samples__cnt(samples); i++) {
+		struct sample s;
+		long step;
+		size_t at;
+
+		if (samples__thread_of(samples, i) != j->track->thread)
+			continue;
+		s = samples__get(samples, i);
+		if (stacks[s.stack] != STACK_STARTS)
+			continue;
+		step = step_track__at(j->track, s.time_ns);
+		at = SEARCH(k, 0, j->track->slow_cnt, j->blame->steps[k].step < step);
+		if (step >= 0 && at < j->track->slow_cnt && j->blame->steps[at].step == step &&
+		    &j->blame->groups[j->blame->steps[at].group] == group)
+			ns = saturating__add(ns, s.weight_ns);
+	}
+	free(stacks);
+	return 2 * ns >= group->over_ns;
 }
 
 bool verdict__say_workers(struct judge *j)

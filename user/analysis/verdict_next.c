@@ -32,7 +32,16 @@ static void advise_workers(struct judge *j)
 		return;
 	}
 	loader = find_loader(j, workers);
-	if (loader && loader->advice == LOADER_CPU_FULL)
+	if (loader && loader->advice == LOADER_RESTARTS)
+		verdict__say(
+			j, next,
+			"persistent_workers=True in the DataLoader: its workers start anew for each epoch, which takes "
+			"%.3g s, %.0f %% of the time",
+			loader->restarts_ns / 1e9, 100.0 * loader->restarts_ns / loader->observed_ns);
+	else if (j->group && j->group->cause == BLAME_EXTRA)
+		verdict__say(j, next,
+			     "persistent_workers=True in the DataLoader, where it starts its workers for each epoch");
+	else if (loader && loader->advice == LOADER_CPU_FULL)
 		verdict__say(
 			j, next,
 			"less work for each item: more DataLoader workers would find no free CPU; stepflame report "
@@ -90,7 +99,7 @@ static void advise_input(struct judge *j)
 		verdict__say(j, next,
 			     "stepflame report --io says which files are read from disk: faster storage, larger files "
 			     "that are read in order, or a cache in memory");
-	else if (waited || j->workers)
+	else if (waited || j->workers || (j->group && j->group->cause == BLAME_EXTRA))
 		advise_workers(j);
 	else if (has_own_loader(j))
 		verdict__say(j, next, "set num_workers in the DataLoader: the training process itself gets the data");
@@ -197,6 +206,9 @@ static const char *find_advice(const struct judge *j)
 	if (j->verdict->cause == CAUSE_PAUSED)
 		return "find out who pauses it: the scheduler of the cluster (cgroup.freeze), a kill -STOP, a debugger "
 		       "(TracerPid in /proc/PID/status), a suspended machine";
+	if (j->thread && (class == VERDICT_EXTRA || class == VERDICT_UNCLEAR || class == VERDICT_THREAD))
+		return "less work for those that the steps wait for, or ask them earlier, while the model works; "
+		       "stepflame report --advanced --per-rank says what they do";
 	if (class == VERDICT_STARVED && starved_advice[j->cpus.holder])
 		return starved_advice[j->cpus.holder];
 	return is_jax_alone(j->job) && advice_jax[class] ? advice_jax[class] : advice[class];

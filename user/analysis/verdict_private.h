@@ -60,6 +60,8 @@ void verdict__give_evidence(struct judge *j);
  * the steps wait for no workers, or that is not known.
  */
 bool verdict__say_workers(struct judge *j);
+/* verdict_input.c: whether the slow steps of a group start DataLoader workers, or wait for their ends. */
+bool verdict__starts_workers(struct judge *j, const struct blame_group *group);
 /*
  * verdict_threads.c: says what the thread or process does for which the steps wait, if most of the waits that the
  * verdict is about are for one; adds it to the place. false: they are not, or that is not known.

@@ -20,7 +20,14 @@ static bool is_function_of_file(const struct job *job, uint32_t code_number, con
  * _feed, in a thread of its own, waits on a condition. A batch has arrived when the process takes
  * over the memory of its tensors, for which the worker passes a descriptor.
  */
-enum loop_function { LOOP_NONE, LOOP_WORKER, LOOP_FEED, LOOP_GET, LOOP_WAIT, LOOP_TAKE };
+enum loop_function { LOOP_NONE, LOOP_WORKER, LOOP_FEED, LOOP_GET, LOOP_WAIT, LOOP_TAKE, LOOP_START };
+
+/* _MultiProcessingDataLoaderIter's (before Python 3.11 names have no class: an iterator without workers is quick). */
+static bool starts_workers(const struct job *job, uint32_t code)
+{
+	return is_function_of_file(job, code, "torch/utils/data/dataloader.py", "__init__") ||
+	       is_function_of_file(job, code, "torch/utils/data/dataloader.py", "_shutdown_workers");
+}
 
 static enum loop_function loop_function(const struct job *job, uint32_t code)
 {
@@ -32,6 +39,8 @@ static enum loop_function loop_function(const struct job *job, uint32_t code)
 		return LOOP_GET;
 	if (is_function_of_file(job, code, "multiprocessing/resource_sharer.py", "detach"))
 		return LOOP_TAKE;
+	if (starts_workers(job, code))
+		return LOOP_START;
 	return is_function_of_file(job, code, "threading.py", "wait") ? LOOP_WAIT : LOOP_NONE;
 }
 
@@ -49,6 +58,8 @@ static enum worker_stack classify_stack(const struct stack *stack, const uint8_t
 			found = STACK_WORKS;
 		else if (function == LOOP_TAKE)
 			found = STACK_TAKES;
+		else if (function == LOOP_START && found == STACK_OTHER)
+			found = STACK_STARTS;
 	}
 	return found;
 }

@@ -8,9 +8,10 @@
 /* Where a worker is. */
 enum worker_stack {
 	STACK_OTHER,
-	STACK_WORKS, /* in its loop, or in the thread that sends batches */
-	STACK_IDLE,  /* there, but waiting for something to load or send */
-	STACK_TAKES, /* in any process: takes over memory that another process shares */
+	STACK_WORKS,  /* in its loop, or in the thread that sends batches */
+	STACK_IDLE,   /* there, but waiting for something to load or send */
+	STACK_TAKES,  /* in any process: takes over memory that another process shares */
+	STACK_STARTS, /* in the process of the DataLoader: starts workers, or waits for their end */
 };
 
 /* enum worker_stack by stack, malloc'ed. NULL: no memory. */

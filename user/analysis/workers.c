@@ -239,7 +239,10 @@ static void loader__add_waits(struct loader *loader)
 			worker->end_wait_ns = saturating__add(worker->end_wait_ns, wait->ns);
 			continue;
 		}
-		worker->waits++;
+		if (!worker->waits++ && wait->worker >= loader->at_once) {
+			loader->first_wait_ns = saturating__add(loader->first_wait_ns, wait->ns);
+			loader->first_cnt++;
+		}
 		worker->wait_ns = saturating__add(worker->wait_ns, wait->ns);
 		worker->longest_ns = wait->ns > worker->longest_ns ? wait->ns : worker->longest_ns;
 	}
@@ -426,6 +429,9 @@ static void measure_main_cpu(const struct workers *w, struct loader *loader)
 
 		if (s.pid == loader->pid && s.kind == SAMPLE_CPU)
 			loader->main_cpu_ns = saturating__add(loader->main_cpu_ns, s.weight_ns);
+		if (s.pid == loader->pid && w->stacks[s.stack] == STACK_STARTS &&
+		    (!loader->track || (s.tid == loader->track->tid && step_track__at(loader->track, s.time_ns) >= 0)))
+			loader->restart_ns = saturating__add(loader->restart_ns, s.weight_ns);
 	}
 }
 
@@ -469,6 +475,8 @@ static int finish_loader(struct workers *w, struct loader *loader)
 	struct worker *workers = (struct worker *)loader->workers;
 	int failed = 0;
 
+	if (loader->of_cnt == 1 || !loader->at_once)
+		loader->at_once = advice__at_once(loader);
 	loader__add_waits(loader);
 	for (size_t i = 0; i < loader->worker_cnt && !failed; i++) {
 		workers[i].number = i;

@@ -13,6 +13,7 @@
 #include "user/lib/saturating.h"
 #include "user/lib/search.h"
 #include "user/model/labels.h"
+#include "user/model/own_code.h"
 
 struct packed {
 	uint64_t time_ns, weight_ns;
@@ -341,6 +342,7 @@ int samples__refine(struct samples *samples, struct stacks *stacks, const struct
 
 		causes[i] = cause_of_path(&path);
 	}
+	own_code__find(stacks, names);
 	return refine_stacks(samples, stacks, names);
 }
 
@@ -417,14 +419,14 @@ uint32_t samples__waker_of(const struct samples *samples, size_t index)
 	return intern__find(&samples->threads, intern__key(&samples->wakers, packed->waker));
 }
 
-void samples__resolve(struct samples *samples, size_t index, unsigned int cause, uint32_t waker)
+void samples__resolve(struct samples *samples, size_t index, unsigned int cause, uint32_t waker, bool passed)
 {
 	struct packed *packed = &((struct packed *)samples->packed.items)[index];
 	uint32_t number = intern__find(&samples->wakers, intern__key(&samples->threads, waker));
 
 	packed->cause = cause;
 	packed->resolved = true;
-	packed->passed = waker != 0;
+	packed->passed = passed;
 	packed->waker = number ?: packed->waker;
 }
 

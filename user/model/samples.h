@@ -129,8 +129,8 @@ struct sample samples__get(const struct samples *samples, size_t index);
 bool samples__hands_over(const struct samples *samples, uint32_t stack);
 /* The number of the thread that ended a wait; 0: not known, or without samples. */
 uint32_t samples__waker_of(const struct samples *samples, size_t index);
-/* Sets the cause of a wait; waker: the number of the thread of which that is the cause, 0: none. For wait_chain.h. */
-void samples__resolve(struct samples *samples, size_t index, unsigned int cause, uint32_t waker);
+/* Sets the cause of a wait, and whom it is for: the number of a thread, 0: as it is. For wait_chain.h. */
+void samples__resolve(struct samples *samples, size_t index, unsigned int cause, uint32_t waker, bool passed);
 /* Threads that have samples are numbered from 1 to samples__thread_end - 1. */
 size_t samples__thread_end(const struct samples *samples);
 void samples__thread(const struct samples *samples, uint32_t thread, uint32_t *pid, uint32_t *tid);

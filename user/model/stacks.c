@@ -164,6 +164,16 @@ int stacks__path_with(struct stacks *stacks, uint32_t path_number, const struct 
 	return 0;
 }
 
+void stacks__set_own(struct stacks *stacks, uint32_t number, bool is_own, bool is_standard)
+{
+	struct code *code = number < stacks->codes.cnt ? &((struct code *)stacks->codes.items)[number] : NULL;
+
+	if (!code)
+		return;
+	code->is_own = is_own;
+	code->is_standard = is_standard;
+}
+
 struct code stacks__code(const struct stacks *stacks, uint32_t number)
 {
 	if (number && number < stacks->codes.cnt)

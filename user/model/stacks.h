@@ -22,6 +22,7 @@ struct code {
 	uint32_t line_cnt;
 	struct code_line *lines; /* NULL: not readable */
 	bool known;
+	bool is_own, is_standard; /* the user's own, or the standard library's: own_code.h */
 };
 
 struct frame {
@@ -71,6 +72,8 @@ int stacks__path_with(struct stacks *stacks, uint32_t path, const struct path_sp
 struct code stacks__code(const struct stacks *stacks, uint32_t number);
 struct stack stacks__stack(const struct stacks *stacks, uint32_t number);
 struct path stacks__path(const struct stacks *stacks, uint32_t number);
+/* For own_code.h. */
+void stacks__set_own(struct stacks *stacks, uint32_t number, bool is_own, bool is_standard);
 /* One above the highest number. */
 size_t stacks__code_end(const struct stacks *stacks);
 size_t stacks__stack_end(const struct stacks *stacks);

@@ -12,8 +12,9 @@
 
 /* What a wait was for. */
 struct reason {
-	uint32_t waker; /* the thread that the cause is of; 0: none */
+	uint32_t waker; /* the thread at the end of the chain, which ran, or of which the cause is; 0: not known */
 	uint8_t cause;
+	bool passed; /* the cause is that of the waker's waits */
 	bool known;
 };
 
@@ -93,6 +94,8 @@ static void add_up(struct chain *c, const struct sample *wait, int depth, uint64
 		if (stop_ns <= start_ns)
 			continue;
 		reason = reason_of(c, index, depth);
+		if (reason.waker && !reason.passed) /* for what the end of the chain did on a CPU */
+			reason.cause = CAUSE_THREAD_WAIT;
 		ns[reason.cause] += stop_ns - start_ns;
 		wakers[reason.cause] = reason.waker;
 	}
@@ -122,6 +125,7 @@ static struct reason find_reason(struct chain *c, size_t index, int depth)
 		return reason;
 	if (s.cause == CAUSE_LOCK)
 		reason.cause = CAUSE_THREAD_WAIT;
+	reason.waker = is_in_chain(c, waker, depth) ? 0 : waker;
 	if (!waker || depth == CHAIN_MAX || is_in_chain(c, waker, depth))
 		return reason;
 	c->threads[depth] = waker;
@@ -130,7 +134,7 @@ static struct reason find_reason(struct chain *c, size_t index, int depth)
 		if (ns[cause] > ns[best])
 			best = cause;
 	if (best != CAUSE_NONE && best != CAUSE_UNKNOWN && ns[best] >= HALF * wait_ns(&s))
-		reason = (struct reason){.cause = best, .waker = wakers[best] ?: waker};
+		reason = (struct reason){.cause = best, .waker = wakers[best] ?: waker, .passed = true};
 	return reason;
 }
 
@@ -153,7 +157,7 @@ static void resolve_thread(struct chain *c, uint32_t thread)
 		if (s.kind != SAMPLE_WAIT || s.resolved)
 			continue;
 		reason = reason_of(c, c->by_thread[i], 1);
-		samples__resolve(c->samples, c->by_thread[i], reason.cause, reason.waker);
+		samples__resolve(c->samples, c->by_thread[i], reason.cause, reason.waker, reason.passed);
 	}
 }
 

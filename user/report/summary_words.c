@@ -20,7 +20,7 @@ const char *summary_words__class(enum verdict_class class)
 		[VERDICT_CHECKPOINT] = "writing to disk",
 		[VERDICT_MEMORY] = "memory",
 		[VERDICT_LOCK] = "locks between threads",
-		[VERDICT_THREAD] = "the work of other threads",
+		[VERDICT_THREAD] = "the work of other threads or processes",
 		[VERDICT_STARVED] = "too few free CPUs",
 		[VERDICT_COMPILE] = "compiling",
 		[VERDICT_COMPUTE] = "computing",
@@ -59,6 +59,7 @@ const char *summary_words__cause(unsigned int cause)
 		[BLAME_CHECKPOINT] = "saving a checkpoint",
 		[BLAME_VALIDATION] = "validation",
 		[BLAME_COMPILE] = "compiling",
+		[BLAME_SKIPPED] = "two iterations or more, since an update was left out",
 		[BLAME_EXTRA] = "extra work",
 		[BLAME_PYTHON] = "more Python on the CPU",
 		[BLAME_OP] = "more operators on the CPU",
@@ -109,7 +110,10 @@ char *summary_words__limit(const struct steps_of *of)
 	const struct verdict *verdict = &of->verdict;
 	const struct blame_group *group = summary_words__group(of);
 	char win[64] = "", in[64] = "", class[64] = "", *text;
-	const char *words = group ? summary_words__cause(verdict->cause) : summary_words__class(verdict->class);
+	const char *words = !group ? summary_words__class(verdict->class)
+			    : verdict->cause == BLAME_EXTRA && verdict->class == VERDICT_INPUT
+				    ? "starts of DataLoader workers"
+				    : summary_words__cause(verdict->cause);
 
 	if (verdict->share >= 0.005)
 		snprintf(win, sizeof(win), ": at most %.0f %% of the time can be won", 100 * verdict->share);

@@ -57,6 +57,8 @@ static void say_loader(const struct summary *summary, const struct loader *loade
 			 loader->reach_ns / 1e6);
 	else if (loader->advice == LOADER_CPU_FULL)
 		snprintf(advice, sizeof(advice), "; more would find no free CPU");
+	else if (loader->advice == LOADER_RESTARTS)
+		snprintf(advice, sizeof(advice), "; they start anew for each epoch: %.3g s", loader->restarts_ns / 1e9);
 	else if (loader->advice == LOADER_ONE_SLOW)
 		snprintf(advice, sizeof(advice), "; worker %u is slower than the others", loader->slow);
 	lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 2, 1, 0},

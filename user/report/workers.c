@@ -174,11 +174,15 @@ static void print_advice(const struct loader *loader, FILE *out)
 		text__paragraph(out, "advice: try num_workers=%u; a batch would take %.4g ms instead of %.4g ms",
 				loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
 		break;
-	case LOADER_UNEVEN:
+	case LOADER_RESTARTS:
 		text__paragraph(out,
-				"advice: there are enough workers on average, but batches differ in duration, or the "
-				"process waits for the first ones of short epochs (try persistent_workers, "
-				"prefetch_factor)");
+				"advice: set persistent_workers=True: the workers start anew for each epoch, which "
+				"takes %.3g s, %.1f %% of the time",
+				loader->restarts_ns / 1e9, percent_of(loader->restarts_ns, loader->observed_ns));
+		break;
+	case LOADER_UNEVEN:
+		text__paragraph(out, "advice: there are enough workers on average, but batches differ in duration (try "
+				     "prefetch_factor)");
 		break;
 	}
 }
@@ -326,7 +330,8 @@ static json_t *json_place(struct job *job, const struct loader_place *place)
 
 static json_t *json_loader(struct job *job, const struct loader *loader)
 {
-	static const char *const advice[] = {"unknown", "keeps_up", "one_slow", "cpu_full", "more", "uneven"};
+	static const char *const advice[] = {"unknown", "keeps_up", "one_slow", "cpu_full",
+					     "more",    "restarts", "uneven"};
 	json_t *workers = json_array(), *ahead = json_null();
 	struct table table = {.list = workers};
 	int failed = 0;

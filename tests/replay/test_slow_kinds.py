@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Slow steps that are no fault, or one fault in two groups: recordings made here."""
+
+import helpers
+import pytest
+import recfile as rec
+from .loops import BACKWARD, FORWARD, MS, PID, START, preamble
+
+OPTIMIZER, UPDATE = 102, "Optimizer.step#SGD.step"
+EVALUATE, EVALUATES, SCORES = 68, 220, 221
+
+
+def track(tmp_path, records):
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording(records))
+    return helpers.report(file, "--steps"), helpers.report_text(file)
+
+
+def iterations(count, skipped, longer=1.0):
+    """Steps of 4 ms forward, 5 backward, 1 optimizer; every 19th is of two iterations, or of a batch `longer` times as long."""
+    yield from preamble()
+    yield rec.name(OPTIMIZER, UPDATE)
+    yield rec.boundary(PID, PID, 0, START, rule=3)
+    at, backwards = START, 0
+    for index in range(1, count + 1):
+        odd = index % 19 == 0
+        times = 2 if odd and skipped else longer if odd else 1
+        phases = [0, 0, round(4 * MS * times), round(5 * MS * times), MS]
+        backwards += 2 if odd and skipped else 1
+        at += sum(phases)
+        yield rec.sample(PID, PID, rec.CPU, at - 2 * MS, 3 * MS, 212, BACKWARD)
+        yield rec.boundary(PID, PID, index, at, phases, 3)
+    yield rec.agg(PID, rec.BACKWARD, BACKWARD, backwards, 5 * MS * backwards, first_ns=START)
+    yield rec.agg(PID, rec.LABEL, OPTIMIZER, count, MS * count, first_ns=START)
+
+
+def test_skipped_updates(tmp_path):
+    """Two iterations in one step are no slow step that needs a cause."""
+    found, text = track(tmp_path, iterations(190, True))
+    (group,) = found["causes"]
+    assert (group["cause"], group["count"], group["where"]) == ("skipped_update", 10, [])
+    assert group["rhythm"] == {"shortest": 19, "longest": 19, "matched": 10}
+    assert found["verdict"]["cause"] != "skipped_update"
+    assert "an update was left out" in " ".join(text.split())
+
+
+def test_long_batches(tmp_path):
+    """Every 19th batch is twice as long: as slow, but no update is missing."""
+    found, _ = track(tmp_path, iterations(190, False, longer=2))
+    assert [group["cause"] for group in found["causes"]] and "skipped_update" not in [group["cause"] for group in found["causes"]]
+
+
+def test_few_of_many(tmp_path):
+    """A rhythm is said of the steps that have it: 7 of 40."""
+    records, at = [*preamble(), rec.boundary(PID, PID, 0, START, rule=3)], START
+    chance = [3, 11, 14, 29, 37, 43, 58, 61, 70, 77, 95, 101, 118, 127, 131, 150, 155, 163, 187, 190, 201, 222, 231, 247, 255, 263, 281, 299, 305, 333, 371, 403, 440]
+    for index in range(1, 460):
+        slept = 200 * MS if index % 64 == 0 else 12 * MS if index in chance else 0
+        if slept:
+            records.append(rec.sample(PID, PID, rec.WAIT, at + slept, slept, 210, FORWARD, cause="sleep"))
+        at += 10 * MS + slept
+        records.append(rec.sample(PID, PID, rec.CPU, at - MS, 3 * MS, 212, BACKWARD))
+        records.append(rec.boundary(PID, PID, index, at, [0, 0, 5 * MS + slept, 5 * MS], 3))
+    found, text = track(tmp_path, records)
+    (group,) = found["causes"]
+    assert group["count"] == 7 + len(chance) and group["rhythm"]["matched"] == 7
+    assert "7 of them every 64th step" in " ".join(text.split())
+
+
+def test_one_kind(tmp_path):
+    """An evaluation that sometimes waits more than it computes is one kind of slow step, with one rhythm."""
+    records, at = [*preamble(), rec.boundary(PID, PID, 0, START, rule=3)], START
+    records += [rec.name(1068, "evaluate"), rec.code(EVALUATE, 50, 1068, 90, [(0, 90), (4, 94)])]
+    records += [rec.stack(EVALUATES, [(EVALUATE, 0), (60, 20)]), rec.stack(SCORES, [(EVALUATE, 4), (60, 20)])]
+    for index in range(1, 401):
+        extra = 40 * MS if index % 20 == 0 else 0
+        if extra:
+            waits = 36 * MS if index % 60 == 0 else 4 * MS
+            records.append(rec.sample(PID, PID, rec.WAIT, at + waits, waits, EVALUATES, FORWARD, cause="sleep"))
+            records += [rec.sample(PID, PID, rec.CPU, at + waits + k * MS, MS, SCORES, FORWARD) for k in range(1, (extra - waits) // MS)]
+        at += 10 * MS + extra
+        records.append(rec.sample(PID, PID, rec.CPU, at - MS, 3 * MS, 212, BACKWARD))
+        records.append(rec.boundary(PID, PID, index, at, [0, 0, 5 * MS + extra, 5 * MS], 3))
+    found, _ = track(tmp_path, records)
+    (group,) = found["causes"]
+    assert group["count"] == 20 and group["rhythm"] == {"shortest": 20, "longest": 20, "matched": 20}, found["causes"]
+    assert group["where"][0]["name"] == "evaluate"
+
+
+@pytest.mark.parametrize("folder, own", [("/srv/packages/", False), ("/home/me/", True)])
+def test_folder_of_packages(tmp_path, folder, own):
+    """A function of a library that lies where torch does is not the user's, wherever that is."""
+    records = [rec.host(), rec.target(PID), rec.window(START, START + 10**10, 100, 3)]
+    functions = {"/home/me/train.py": "main", "/srv/packages/torch/nn/modules/module.py": "Module._call_impl", folder + "lib/core.py": "work", "/home/me/data.py": "load"}
+    for number, (file, function) in enumerate(functions.items()):
+        records += [rec.name(50 + number, file), rec.name(150 + number, function), rec.code(60 + number, 50 + number, 150 + number, 10, [(0, 10)])]
+    records += [rec.stack(200, [(62, 0), (61, 0), (63, 0), (60, 0)]), rec.stack(201, [(60, 0)]), rec.boundary(PID, PID, 0, START, rule=3)]
+    records += [rec.name(FORWARD, "forward"), rec.path(FORWARD, [(rec.FORWARD, FORWARD)])]
+    at = START
+    for index in range(1, 101):
+        slept = 50 * MS if index % 10 == 0 else 0
+        if slept:
+            records.append(rec.sample(PID, PID, rec.WAIT, at + slept, slept, 200, FORWARD, cause="sleep"))
+        at += 10 * MS + slept
+        records.append(rec.sample(PID, PID, rec.CPU, at - MS, 10 * MS, 201, 0))
+        records.append(rec.boundary(PID, PID, index, at, [5 * MS, 0, 5 * MS + slept], 3))
+    found, _ = track(tmp_path, records)
+    assert found["verdict"]["place"].split()[1].rstrip(",") == ("work" if own else "load"), found["verdict"]["place"]

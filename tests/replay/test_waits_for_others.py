@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What steps wait for that another thread or process does, and what they do in front of the model: verdicts of recordings made here."""
+
+import helpers
+import pytest
+import recfile as rec
+from .loops import BACKWARD, BARE, CHILD, FORWARD, HANDOVER, HELPER, LOCK, MS, PID, READING, START, STEP, STEPS, WAIT, preamble
+
+def steps(of_step):
+    """of_step(index, start): the samples of one step, which has 17 ms of forward and 3 ms of backward."""
+    yield from preamble()
+    yield rec.boundary(PID, PID, 0, START, rule=3)
+    for index in range(STEPS):
+        start = START + index * STEP
+        yield from of_step(index, start)
+        yield rec.boundary(PID, PID, index + 1, start + STEP, [0, 0, 17 * MS, 3 * MS], 3)
+
+
+def verdict(tmp_path, of_step):
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording(steps(of_step)))
+    track = helpers.report(file, "--steps")
+    return track
+
+
+def waits(stack, waker, *others):
+    """A wait of the loop, and what others did meanwhile: (tid, stack, cause, ns, waker), pid and tid."""
+
+    def of_step(index, start):
+        end = start + WAIT
+        for (pid, tid), doing, cause, ns, by in others:
+            kind = rec.WAIT if cause else rec.CPU
+            yield rec.sample(pid, tid, kind, end - MS // 10, ns, doing, cause=cause, waker=by)
+        yield rec.sample(PID, PID, rec.WAIT, end, WAIT, stack, FORWARD, cause="lock", waker=waker)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+    return of_step
+
+
+THREAD, PROCESS = (PID, HELPER), (CHILD, CHILD)
+
+CASES = {
+    "sleeps": (waits(HANDOVER, THREAD, (THREAD, READING, "sleep", 13 * MS, (0, 0))), "unclear", "sleep", "in thread %d" % HELPER),
+    "reads": (waits(HANDOVER, THREAD, (THREAD, READING, "disk_read", 12 * MS, (0, 0))), "unclear", "disk_read", "train.py:30 read_rows"),
+    "runs": (waits(HANDOVER, THREAD, (THREAD, READING, None, 13 * MS, (0, 0))), "thread-bound", "thread_wait", "train.py:30 read_rows"),
+    "waits for a process": (
+        waits(HANDOVER, THREAD, (PROCESS, READING, "disk_read", 13 * MS, (0, 0)), (THREAD, HANDOVER, "pipe", 13 * MS, PROCESS)),
+        "unclear",
+        "disk_read",
+        "in process %d" % CHILD,
+    ),
+    "waits for the loop": (waits(HANDOVER, THREAD, (THREAD, HANDOVER, "lock", 13 * MS, (PID, PID))), "thread-bound", "thread_wait", None),
+    "waits for itself": (waits(HANDOVER, (PID, PID)), "thread-bound", "thread_wait", None),
+    "holds a lock": (waits(LOCK, THREAD, (THREAD, READING, "sleep", 13 * MS, (0, 0))), "lock-bound", "lock", "train.py:20 load"),
+    "has no Python": (waits(LOCK, THREAD, (THREAD, BARE, "disk_read", 13 * MS, (0, 0))), "unclear", "disk_read", None),
+    "is not known": (waits(LOCK, (0, 0)), "lock-bound", "lock", "train.py:20 load"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_other_thread(tmp_path, name):
+    """A wait for what another thread hands over has the cause of what that one waits for; only a lock that it holds is a lock."""
+    of_step, kind, cause, place = CASES[name]
+    found = verdict(tmp_path, of_step)["verdict"]
+    assert (found["class"], found["cause"]) == (kind, cause), found
+    assert place is None or place in found["place"], found
+    assert 0.69 < found["share"] < 0.71, found
+
+
+def test_half(tmp_path):
+    """A thread that sleeps for less than half of the wait is not what the wait is for."""
+    found = verdict(tmp_path, waits(HANDOVER, THREAD, (THREAD, READING, "sleep", 6 * MS, (0, 0))))["verdict"]
+    assert (found["class"], found["cause"]) == ("thread-bound", "thread_wait")
+
+
+def plain(front, rare=1, behind=0):
+    """A loop's samples: `front` ns of data in every `rare`th step, 3 ms of the model, `behind` ns of logging, the rest of 17 ms is the model's too."""
+
+    def of_step(index, start):
+        at = start
+        if index % rare == 0:
+            at += front
+            yield rec.sample(PID, PID, rec.WAIT, at, front, 210, FORWARD, cause="sleep")
+        yield rec.sample(PID, PID, rec.CPU, at + MS, 3 * MS, 211, FORWARD)
+        if behind:
+            yield rec.sample(PID, PID, rec.WAIT, at + 2 * MS + behind, behind, 213, FORWARD, cause="sleep")
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+    return of_step
+
+
+def phases(track):
+    return {row["name"]: row["total_s"] / (STEPS * STEP / 1e9) for row in track["all"]["phases"]}
+
+
+def test_in_front(tmp_path):
+    """What the loop waits for before it calls the model is data."""
+    track = verdict(tmp_path, plain(10 * MS))
+    found = phases(track)
+    assert found["data"] == pytest.approx(0.5, abs=1e-6) and found["forward"] == pytest.approx(0.35, abs=1e-6), found
+    assert (track["verdict"]["class"], track["verdict"]["phase"], track["verdict"]["cause"]) == ("input-bound", "data", "sleep")
+    assert "num_workers" not in " ".join(track["verdict"]["next"])  # there is no DataLoader
+
+
+def test_behind(tmp_path):
+    """What it does after the step, before the next, is neither."""
+    found = phases(verdict(tmp_path, plain(4 * MS, behind=6 * MS)))
+    assert found["data"] == pytest.approx(0.2, abs=1e-6) and found["other"] == pytest.approx(0.3, abs=1e-6), found
+
+
+def longer(index, extra):
+    return extra if index % 10 == 0 else 0
+
+
+@pytest.mark.parametrize("stack, phase", [(210, "other"), (214, "data")], ids=["work", "queue"])
+def test_rare(tmp_path, stack, phase):
+    """What only slow steps do there is other work, unless it waits for what another thread hands over."""
+    records, at = list(preamble()) + [rec.boundary(PID, PID, 0, START, rule=3)], START
+    for index in range(STEPS):
+        extra = longer(index, 30 * MS)
+        if extra:
+            records.append(rec.sample(PID, PID, rec.WAIT, at + extra, extra, stack, FORWARD, cause="lock" if stack == 214 else "sleep"))
+        records.append(rec.sample(PID, PID, rec.CPU, at + extra + MS, 3 * MS, 211, FORWARD))
+        records.append(rec.sample(PID, PID, rec.CPU, at + extra + STEP - MS, 3 * MS, 212, BACKWARD))
+        at += STEP + extra
+        records.append(rec.boundary(PID, PID, index + 1, at, [0, 0, 17 * MS + extra, 3 * MS], 3))
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording(records))
+    track = helpers.report(file, "--steps")
+    seconds = {row["name"]: row["total_s"] for row in track["all"]["phases"]}
+    assert seconds[phase] == pytest.approx(STEPS / 10 * 0.03, abs=1e-6), seconds

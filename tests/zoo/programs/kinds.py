@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+torch alone: loops that get their data, or wait for others, in ways of their own. KIND says which; what each does is its function's first line.
+"""
+
+import multiprocessing
+import queue
+import sys
+import threading
+import time
+from collections import deque
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import clock
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+WIDTH, ROWS = 96, 64
+STORAGE_SECONDS = 0.008  # of an item that comes from far
+
+
+def parse(count):
+    """Work in Python."""
+    total = 0
+    for i in range(count):
+        total += len(str(i * 7919))
+    return total
+
+
+class Archive:
+    def fetch_item(self):
+        time.sleep(STORAGE_SECONDS)
+        return torch.randn(ROWS, WIDTH)
+
+
+def decode_item(number):
+    parse(25000)
+    return torch.randn(ROWS, WIDTH)
+
+
+class Trainer:
+    def __init__(self):
+        torch.set_num_threads(1)
+        self.net = torch.nn.Sequential(torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.GELU(), torch.nn.Linear(4 * WIDTH, WIDTH))
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-3)
+
+    def update(self, batch):
+        loss = (self.net(batch) - batch).square().mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        clock.step()
+
+    def run(self, batches):
+        for batch in batches:
+            self.update(batch)
+
+
+def filled_by_thread(trainer):
+    """A thread reads items from far, and fills a queue."""
+    batches, archive = queue.Queue(maxsize=2), Archive()
+
+    def fill():
+        while True:
+            batches.put(archive.fetch_item())
+
+    threading.Thread(target=fill, daemon=True).start()
+    while True:
+        trainer.update(batches.get())
+
+
+def asked_ahead(trainer):
+    """One item is asked for ahead, in a pool of threads."""
+    archive = Archive()
+    with ThreadPoolExecutor(2) as pool:
+        ahead = deque([pool.submit(archive.fetch_item)])
+        while True:
+            ahead.append(pool.submit(archive.fetch_item))
+            trainer.update(ahead.popleft().result())
+
+
+def decoded_by_processes(trainer):
+    """A pool of one process decodes items."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        ahead = deque([pool.submit(decode_item, 0)])
+        while True:
+            ahead.append(pool.submit(decode_item, 1))
+            trainer.update(ahead.popleft().result())
+
+
+def generated(trainer):
+    """A generator makes each batch in Python."""
+
+    def batches():
+        while True:
+            parse(12000)
+            yield torch.randn(ROWS, WIDTH)
+
+    trainer.run(batches())
+
+
+def at_hand(trainer):
+    """Nothing to wait for."""
+    batch = torch.randn(8 * ROWS, WIDTH)
+    while True:
+        trainer.update(batch)
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 1 << 24
+
+    def __getitem__(self, i):
+        time.sleep(STORAGE_SECONDS / 8)
+        return torch.randn(WIDTH)
+
+
+def in_bursts(trainer):
+    """A thread iterates a DataLoader, and hands over six batches at a time."""
+    batches, taken = queue.Queue(), threading.Semaphore(1)
+
+    def fetch_ahead():
+        loader = iter(DataLoader(Rows(), batch_size=8))
+        while True:
+            six = [next(loader) for _ in range(6)]
+            taken.acquire()
+            for batch in six:
+                batches.put(batch)
+
+    threading.Thread(target=fetch_ahead, daemon=True).start()
+    while True:
+        for _ in range(6):
+            trainer.update(batches.get(timeout=60))
+        taken.release()
+
+
+def under_lock(trainer):
+    """A thread writes statistics under the lock that the loop takes."""
+    lock, batch = threading.Lock(), torch.randn(ROWS, WIDTH)
+    large = torch.randn(700, 700)
+
+    def write_statistics():
+        while True:
+            with lock:
+                large @ large
+            time.sleep(0.0005)
+
+    def take_turn():
+        with lock:
+            pass
+
+    threading.Thread(target=write_statistics, daemon=True).start()
+    while True:
+        take_turn()
+        trainer.update(batch)
+
+
+class Round:
+    """Work that two threads do together, after the forward."""
+
+    def __init__(self):
+        self.asked, self.done = threading.Event(), threading.Event()
+        threading.Thread(target=self.score_rounds, daemon=True).start()
+
+    def score_rounds(self):
+        large = torch.randn(600, 600)
+        while True:
+            self.asked.wait()
+            self.asked.clear()
+            for _ in range(2):
+                large @ large
+            self.done.set()
+
+    def await_scores(self):
+        self.asked.set()
+        self.done.wait()
+        self.done.clear()
+
+
+def scored_by_thread(trainer):
+    """Between forward and backward the loop waits for what a thread computes."""
+    scores, batch = Round(), torch.randn(ROWS, WIDTH)
+    while True:
+        loss = (trainer.net(batch) - batch).square().mean()
+        scores.await_scores()
+        trainer.optimizer.zero_grad()
+        loss.backward()
+        trainer.optimizer.step()
+        clock.step()
+
+
+class Few(Dataset):
+    def __len__(self):
+        return 320
+
+    def __getitem__(self, i):
+        return torch.randn(WIDTH)
+
+
+def epochs(trainer, persistent):
+    loader = DataLoader(Few(), batch_size=8, num_workers=2, persistent_workers=persistent)
+    while True:
+        trainer.run(loader)
+
+
+def short_epochs(trainer):
+    """The workers start anew for each of many short epochs."""
+    epochs(trainer, False)
+
+
+def short_epochs_persistent(trainer):
+    """The same, with workers that stay."""
+    epochs(trainer, True)
+
+
+def simulate(pipe, seconds):
+    while True:
+        pipe.recv()
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            parse(200)
+        pipe.send(0.5)
+
+
+def play(trainer, seconds):
+    context, batch, pipes = multiprocessing.get_context("fork"), torch.randn(ROWS, WIDTH), []
+    for each in seconds:
+        ours, theirs = context.Pipe()
+        context.Process(target=simulate, args=(theirs, each), daemon=True).start()
+        pipes.append(ours)
+    while True:
+        with torch.no_grad():
+            trainer.net(batch)
+        for pipe in pipes:
+            pipe.send(1)
+        for pipe in pipes:
+            pipe.recv()
+        trainer.update(batch)
+
+
+def slow_player(trainer):
+    """Two simulations in processes, of which the second is slow."""
+    play(trainer, (0.0005, 0.008))
+
+
+def equal_players(trainer):
+    """Two simulations in processes, equally slow."""
+    play(trainer, (0.004, 0.004))
+
+
+def skipped_updates(trainer):
+    """Every 9th update is left out, as a scaler of gradients does."""
+    batch, number = torch.randn(8 * ROWS, WIDTH), 0
+    while True:
+        loss = (trainer.net(batch) - batch).square().mean()
+        trainer.optimizer.zero_grad()
+        loss.backward()
+        number += 1
+        if number % 9:
+            trainer.optimizer.step()
+            clock.step()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](Trainer())
