@@ -106,3 +106,29 @@ def test_folder_of_packages(tmp_path, folder, own):
         records.append(rec.boundary(PID, PID, index, at, [5 * MS, 0, 5 * MS + slept], 3))
     found, _ = track(tmp_path, records)
     assert found["verdict"]["place"].split()[1].rstrip(",") == ("work" if own else "load"), found["verdict"]["place"]
+
+
+MACHINE, MEMORY = 64 * 10**9, 1  # bytes; enum resource_known
+
+
+@pytest.mark.parametrize(
+    "shrinks, grows, faults, said",
+    [(80, 0, 20000, True), (80, 70, 20000, False), (80, 0, 100, False), (0, 0, 20000, False)],
+    ids=["copies", "grows itself", "no faults", "nothing"],
+)
+def test_copied_pages(tmp_path, shrinks, grows, faults, said):
+    """Free memory that workers use up by copying pages, MB and faults a second: their resident memory is as large as before."""
+    worker, seconds = PID + 1, 30
+    records = [rec.host(), rec.target(PID), rec.target(worker, role=rec.WORKER, parent=PID), rec.window(START, START + seconds * 10**9, 300, 3)]
+    records += [rec.boundary(PID, PID, index, START + index * 100 * MS, rule=3) for index in range(seconds * 10)]
+    for second in range(seconds):
+        at = START + second * 10**9
+        left = 40 * 10**9 - shrinks * second * 10**6
+        records.append(rec.record("MACHINE", time_ns=at, pid=PID, processors=8, memory_bytes=MACHINE, available_bytes=left))
+        for pid in (PID, worker):
+            rss = 2 * 10**9 + (grows * second * 10**6 if pid == worker else 0)
+            records.append(rec.record("RESOURCES", time_ns=at, pid=pid, known=MEMORY, rss_bytes=rss, minor_faults=faults * second if pid == worker else 0))
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording(records))
+    text = " ".join(helpers.report_text(file).split())
+    assert ("shrinks by 4.8e+03 MB a minute, though no process grows" in text) == said, text

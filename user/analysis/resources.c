@@ -185,8 +185,7 @@ static int compare_uses(const void *a, const void *b)
 	return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-/* Imports and the end are no training: from the first step to the last. */
-static void set_window(const struct step_track *tracks, size_t cnt, uint64_t window_ns[2])
+void resources__set_window(const struct step_track *tracks, size_t cnt, uint64_t window_ns[2])
 {
 	window_ns[0] = cnt ? UINT64_MAX : 0;
 	window_ns[1] = cnt ? 0 : UINT64_MAX;
@@ -212,7 +211,7 @@ int resource_uses__new(struct job *job, const struct step_track *tracks, size_t 
 
 	*cnt = 0;
 	*out = NULL;
-	set_window(tracks, track_cnt, window_ns);
+	resources__set_window(tracks, track_cnt, window_ns);
 	all.items = resources__samples(job__resources(job), &all.cnt);
 	for (size_t i = 0; i < all.cnt; i++)
 		total += !i || all.items[i].pid != all.items[i - 1].pid;

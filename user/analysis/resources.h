@@ -40,6 +40,9 @@ struct resource_use {
 int resource_uses__new(struct job *job, const struct step_track *tracks, size_t track_cnt, struct resource_use **out,
 		       size_t *cnt);
 
+/* From the first step of any track to the last, since imports and the end are no training; without tracks, all time. */
+void resources__set_window(const struct step_track *tracks, size_t cnt, uint64_t window_ns[2]);
+
 /* The process that has something wrong that a reader must know: grows, is swapped out, reads its pages from disk. */
 enum resource_trouble { TROUBLE_NONE, TROUBLE_FAULTS, TROUBLE_SWAP, TROUBLE_GROWTH };
 enum resource_trouble resource_use__trouble(const struct resource_use *use);

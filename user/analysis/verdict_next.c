@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* What to try next, by the class of a verdict. */
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "user/analysis/verdict_private.h"
@@ -32,13 +33,16 @@ static void advise_workers(struct judge *j)
 		return;
 	}
 	loader = find_loader(j, workers);
-	if (loader && loader->advice == LOADER_RESTARTS)
+	if (loader && loader->advice == LOADER_RESTARTS) {
+		double share = fmin(1, (double)loader->restarts_ns / loader->observed_ns);
+
 		verdict__say(
 			j, next,
 			"persistent_workers=True in the DataLoader: its workers start anew for each epoch, which takes "
 			"%.3g s, %.0f %% of the time",
-			loader->restarts_ns / 1e9, 100.0 * loader->restarts_ns / loader->observed_ns);
-	else if (j->group && j->group->cause == BLAME_EXTRA)
+			loader->restarts_ns / 1e9, 100 * share);
+		j->verdict->share = fmax(j->verdict->share, share);
+	} else if (j->group && j->group->cause == BLAME_EXTRA)
 		verdict__say(j, next,
 			     "persistent_workers=True in the DataLoader, where it starts its workers for each epoch");
 	else if (loader && loader->advice == LOADER_CPU_FULL)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/analysis/copied_pages.h"
 #include "user/model/labels.h"
 #include "user/report/common.h"
 #include "user/report/gpu_rows.h"
@@ -145,6 +146,25 @@ static bool say_trouble(const struct resource_use *use, char text[STEPS_TROUBLE_
 	return false;
 }
 
+/* 0 or -ENOMEM; text "": no pages are copied. */
+static int say_copied(const struct steps_view *view, const struct resource_use *uses, size_t cnt,
+		      char text[STEPS_TROUBLE_BYTES])
+{
+	struct copied_pages copied;
+	char rate_text[48];
+	int err = copied_pages__find(view->job, view->tracks, view->track_cnt, uses, cnt, &copied);
+
+	*text = 0;
+	if (err || !copied.per_s)
+		return err;
+	say_rate(copied.per_s, rate_text, sizeof(rate_text));
+	snprintf(text, STEPS_TROUBLE_BYTES,
+		 "the machine's free memory shrinks by %s, though no process grows: workers copy pages that they share "
+		 "with their process (copy on write), %.0f faults a second",
+		 rate_text, copied.faults_s);
+	return 0;
+}
+
 int steps_resources__worst(const struct steps_view *view, char text[STEPS_TROUBLE_BYTES])
 {
 	struct resource_use *uses, worst = {0};
@@ -157,8 +177,9 @@ int steps_resources__worst(const struct steps_view *view, char text[STEPS_TROUBL
 		if (new > old || (new == TROUBLE_GROWTH &&old == new &&uses[i].growth_per_s > worst.growth_per_s))
 			worst = uses[i];
 	}
+	if (!say_trouble(&worst, text) && !err)
+		err = say_copied(view, uses, cnt, text);
 	free(uses);
-	say_trouble(&worst, text);
 	return err;
 }
 
@@ -262,6 +283,9 @@ int steps_resources__print(const struct steps_view *view, FILE *out)
 		for (size_t i = 0; i < cnt; i++)
 			if (say_trouble(&uses[i], text))
 				text__paragraph(out, "wrong: %s", text);
+		err = err ?: say_copied(view, uses, cnt, text);
+		if (!err && *text)
+			text__paragraph(out, "wrong: %s", text);
 		if (net && text__columns() >= WIDE_COLUMNS)
 			text__paragraph(out, "received, sent: bytes of all interfaces of the network namespace, "
 					     "whichever process they were for");
