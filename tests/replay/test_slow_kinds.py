@@ -87,14 +87,13 @@ def test_one_kind(tmp_path):
     assert group["where"][0]["name"] == "evaluate"
 
 
-@pytest.mark.parametrize("folder, own", [("/srv/packages/", False), ("/home/me/", True)])
-def test_folder_of_packages(tmp_path, folder, own):
-    """A function of a library that lies where torch does is not the user's, wherever that is."""
+def planted(tmp_path, files, slow):
+    """The place of every 10th step, which sleeps at the innermost of `slow`; files: {function: path}; the first one is where the program was entered."""
     records = [rec.host(), rec.target(PID), rec.window(START, START + 10**10, 100, 3)]
-    functions = {"/home/me/train.py": "main", "/srv/packages/torch/nn/modules/module.py": "Module._call_impl", folder + "lib/core.py": "work", "/home/me/data.py": "load"}
-    for number, (file, function) in enumerate(functions.items()):
+    for number, (function, file) in enumerate(files.items()):
         records += [rec.name(50 + number, file), rec.name(150 + number, function), rec.code(60 + number, 50 + number, 150 + number, 10, [(0, 10)])]
-    records += [rec.stack(200, [(62, 0), (61, 0), (63, 0), (60, 0)]), rec.stack(201, [(60, 0)]), rec.boundary(PID, PID, 0, START, rule=3)]
+    numbers = {function: 60 + number for number, function in enumerate(files)}
+    records += [rec.stack(200, [(numbers[function], 0) for function in slow]), rec.stack(201, [(60, 0)]), rec.boundary(PID, PID, 0, START, rule=3)]
     records += [rec.name(FORWARD, "forward"), rec.path(FORWARD, [(rec.FORWARD, FORWARD)])]
     at = START
     for index in range(1, 101):
@@ -105,7 +104,37 @@ def test_folder_of_packages(tmp_path, folder, own):
         records.append(rec.sample(PID, PID, rec.CPU, at - MS, 10 * MS, 201, 0))
         records.append(rec.boundary(PID, PID, index, at, [5 * MS, 0, 5 * MS + slept], 3))
     found, _ = track(tmp_path, records)
-    assert found["verdict"]["place"].split()[1].rstrip(",") == ("work" if own else "load"), found["verdict"]["place"]
+    return found["verdict"]["place"].split()[1].rstrip(",")
+
+
+MODULE = "/srv/packages/torch/nn/modules/module.py"
+INSTALLED = "/usr/lib/python3.11/site-packages/"
+
+
+@pytest.mark.parametrize("folder, place", [("/srv/packages/", "load"), ("/home/me/", "work")])
+def test_folder_of_packages(tmp_path, folder, place):
+    """A function of a library that lies where torch does is not the user's, wherever that is."""
+    files = {"<module>": "/home/me/train.py", "load": "/home/me/data.py", "call": MODULE, "work": folder + "lib/core.py"}
+    assert planted(tmp_path, files, ["work", "call", "load", "<module>"]) == place
+
+
+def test_packages_beside_the_program(tmp_path):
+    """A program that has torch beside it is the user's own nevertheless."""
+    files = {"<module>": "/srv/packages/train.py", "call": MODULE, "load": "/srv/packages/data.py"}
+    assert planted(tmp_path, files, ["load", "call", "<module>"]) == "load"
+
+
+@pytest.mark.parametrize("entry", [INSTALLED + "mine/__main__.py", "/usr/bin/mine"])
+def test_program_in_a_package(tmp_path, entry):
+    """What was installed and is run as a program, by -m or by its command, is the user's own; the library that it calls is not."""
+    files = {"<module>": entry, "main": INSTALLED + "mine/cli.py", "load": INSTALLED + "mine/data.py", "work": INSTALLED + "lib/core.py"}
+    assert planted(tmp_path, files, ["work", "load", "main", "<module>"]) == "load"
+
+
+def test_generated_code(tmp_path):
+    """The user's line is the one that calls what torch.compile wrote."""
+    files = {"<module>": "/home/me/train.py", "step": "/home/me/train.py", "call": "/tmp/torchinductor_me/ab/cabc.py"}
+    assert planted(tmp_path, files, ["call", "step", "<module>"]) == "step"
 
 
 MACHINE, MEMORY = 64 * 10**9, 1  # bytes; enum resource_known

@@ -501,8 +501,8 @@ static void judge_steps(struct judge *j)
 	if (j->verdict->class == VERDICT_STARVED)
 		say_who_has_the_cpus(j);
 	set_named(j);
-	if (j->cpus.holder ==
-	    CPU_HELD_ITSELF) /* threads that take each other's CPUs also wait for each other: more can be won */
+	/* Threads that take each other's CPUs also wait for each other: more can be won. */
+	if (j->cpus.holder == CPU_HELD_ITSELF)
 		j->verdict->share = 0;
 	verdict__give_evidence(j);
 	if (j->thread && j->rule && j->rule->causes[0] == CAUSE_PIPE && j->verdict->class == VERDICT_UNCLEAR)

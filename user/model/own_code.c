@@ -51,7 +51,7 @@ static const char *in_packages(const char *file)
 
 static bool is_standard(const char *file)
 {
-	return !*file || *file == '<' || strstr(file, "/lib/python3") != NULL;
+	return !*file || *file == '<' || (strstr(file, "/lib/python3") && !in_packages(file));
 }
 
 /* Files that torch.compile writes, and calls. */
@@ -183,6 +183,6 @@ void own_code__find(struct stacks *stacks, const struct names *names)
 
 		bool own = is_own(&o, file) || (package.length && is_in(file, &package));
 
-		stacks__set_own(stacks, i, own, is_standard(file) && !in_packages(file));
+		stacks__set_own(stacks, i, own, is_standard(file));
 	}
 }
