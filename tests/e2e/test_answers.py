@@ -35,19 +35,20 @@ def check_slow(found, truth):
 
 @pytest.mark.parametrize("order", [("late",), ("early",), ("late", "--clip")], ids=["tutorial", "early", "clip"])
 def test_one_forward(bench, order):
-    """Phases, the row, samples and waits have the same forward, wherever zero_grad stands."""
+    """The row, samples and waits have the same forward, wherever zero_grad stands; the phases have what is in front of the model apart."""
     record, truth, found = answer(bench, "--kind", "sleep", "--zero", *order)
     log = truth["log"]
-    # what is between the last step's end and the model's call is forward, too: nothing tells one from the other
     forward = sum(row[1] + row[2] for row in log[1:])
-    assert phase_of(found, "forward") == pytest.approx(forward, abs=FORWARD_SECONDS * len(log) + truth["delayed"])
+    tolerance = FORWARD_SECONDS * len(log) + truth["delayed"]
     row = helpers.actions(helpers.report(record.file, "--all"))["forward"]
     # the first one begins with the first landmark that is seen: zero_grad, where that is in front of backward
     assert row["count"] == len(log) - (order[0] == "early")
-    assert row["total_s"] == pytest.approx(phase_of(found, "forward"), rel=0.01)
-    # the wait is in forward, and so is each sample of it
+    assert row["total_s"] == pytest.approx(forward, abs=tolerance)
+    apart = sum(phase_of(found, name) for name in ("data", "other") if name in {phase["name"] for phase in found["all"]["phases"]})
+    assert phase_of(found, "forward") - tolerance <= forward <= phase_of(found, "forward") + apart + tolerance
+    # the wait is in front of the model, in some steps only, and each sample of it is in the row
     first = check_slow(found, truth)
-    assert (first["cause"], first["phase"]) == ("sleep", "forward")
+    assert first["cause"] == "sleep" and first["phase"] in ("forward", "other")
     assert first["where"][0]["name"].endswith("write_log")
     assert "write_log" in found["verdict"]["place"]
     slept = sum(step["waits"].get("sleep", 0) for step in found["steps"])

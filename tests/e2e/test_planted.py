@@ -236,7 +236,7 @@ def test_two_ranks(bench, tmp_path, monkeypatch):
     assert "straggler: rank 1" in helpers.report_text(record.file, "--steps")
     # the headline of the job is its straggler, and where it is late
     verdict = helpers.report(record.file, "--steps")["verdict"]
-    assert (verdict["class"], verdict["cause"], verdict["phase"]) == ("straggler", "sleep", "forward"), verdict
+    assert (verdict["class"], verdict["cause"], verdict["phase"]) == ("straggler", "sleep", "data"), verdict  # it stands in front of the model
     assert "rank 1 holds the others up" in verdict["why"] and verdict["place"].endswith(" train"), verdict
 
 
