@@ -121,6 +121,17 @@ def test_exceptions(shared, python):
     assert rows["inner"]["count"] == entered["outer"]
 
 
+def test_labels_that_cross(bench):
+    """A label of a generator, of a coroutine or of an ExitStack ends by itself, whichever others are open then."""
+    record, truth = bench.recorded("cross_labels.py")
+    found = helpers.report(record.file, "--all")
+    rows = helpers.actions(found)
+    assert {name: rows[name]["count"] for name in truth["entered"]} == truth["entered"]
+    # the job's clock is inside each label
+    assert all(rows[name]["total_s"] >= seconds for name, seconds in truth["seconds"].items())
+    assert (found["window"]["steps"], found["lost"]) == (truth["steps"], {})
+
+
 def test_exceptions_do_not_change_the_job(bench, shared):
     alone = bench.job("exceptions.py").until_ready()
     alone.release()

@@ -126,6 +126,7 @@ LOOPS = [
     ("two_iterators", LOADER_OPTIMIZER, 0),
     ("skips", LOADER_OPTIMIZER, 0),
     ("fetches_ahead", LOADER_OPTIMIZER, 0),
+    ("bursts", LOADER_OPTIMIZER, 0),
     ("lbfgs", LOADER_OPTIMIZER, 0),
     ("save", LOADER_OPTIMIZER, 0),
     ("manual", BACKWARD, 0),

@@ -9,6 +9,7 @@ import contextlib
 import io
 import itertools
 import os
+import queue
 import statistics
 import threading
 import time
@@ -236,6 +237,27 @@ class Loop:
                     self.backward(self.forward(x, y) / 4)
                 self.step(optimizer)
         return 2 * self.args.batches // 4
+
+    def bursts(self):
+        """A thread fetches four batches at a time, and hands them over together."""
+        optimizer, batches, room = self.sgd(), queue.Queue(), threading.Semaphore(1)
+
+        def fetch():
+            loader = iter(DataLoader(self.rows, batch_size=BATCH))
+            while group := list(itertools.islice(loader, 4)):
+                room.acquire()
+                for batch in group:
+                    batches.put(batch)
+
+        threading.Thread(target=fetch, daemon=True).start()
+        for i in range(self.args.batches):
+            with self.phase("forward"):  # what lies in front of the model counts as that
+                x, y = batches.get()
+            self.backward(self.forward(x, y))
+            self.step(optimizer)
+            if i % 4 == 3:
+                room.release()
+        return self.args.batches
 
     def lbfgs(self):
         optimizer = torch.optim.LBFGS(self.model.parameters(), max_iter=3, history_size=3)
