@@ -47,6 +47,7 @@ struct front_search {
 	struct job *job;
 	const struct stacks *stacks;
 	const struct samples *samples;
+	const struct by_thread *by_thread;
 	const struct step_track *track;
 	const struct steps *steps;
 	const bool *is_plain;
@@ -137,14 +138,10 @@ static int each_sample(struct front_search *f, int (*fn)(struct front_search *f,
 {
 	int err = 0;
 
-	for (size_t i = 0; i < samples__cnt(f->samples) && !err; i++) {
-		struct sample s;
-		long step;
+	for (size_t i = 0; i < by_thread__cnt(f->by_thread, f->track->thread) && !err; i++) {
+		struct sample s = by_thread__get(f->by_thread, f->track->thread, i);
+		long step = step_track__at(f->track, s.time_ns);
 
-		if (samples__thread_of(f->samples, i) != f->track->thread)
-			continue;
-		s = samples__get(f->samples, i);
-		step = step_track__at(f->track, s.time_ns);
 		if (step >= 0 && s.stack)
 			err = fn(f, &s, step);
 	}
@@ -366,12 +363,9 @@ static void share_cpu(struct front_search *f, struct in_front *front)
 {
 	uint64_t ns[PHASE__COUNT] = {0}, all = 0;
 
-	for (size_t i = 0; i < samples__cnt(f->samples); i++) {
-		struct sample s;
+	for (size_t i = 0; i < by_thread__cnt(f->by_thread, f->track->thread); i++) {
+		struct sample s = by_thread__get(f->by_thread, f->track->thread, i);
 
-		if (samples__thread_of(f->samples, i) != f->track->thread)
-			continue;
-		s = samples__get(f->samples, i);
 		if (s.kind != SAMPLE_CPU || !f->is_plain[s.path] || step_track__at(f->track, s.time_ns) < 0)
 			continue;
 		ns[front->phases[s.stack]] += s.weight_ns;
@@ -397,12 +391,13 @@ static int find(struct front_search *f, struct in_front *front)
 	return err;
 }
 
-int in_front__find(struct job *job, const struct step_track *track, const struct steps *steps, const bool *is_plain,
-		   struct in_front *front)
+int in_front__find(struct job *job, const struct by_thread *by_thread, const struct step_track *track,
+		   const struct steps *steps, const bool *is_plain, struct in_front *front)
 {
 	struct front_search f = {.job = job,
 				 .stacks = job__stacks(job),
 				 .samples = job__samples(job),
+				 .by_thread = by_thread,
 				 .track = track,
 				 .steps = steps,
 				 .is_plain = is_plain};

@@ -14,6 +14,7 @@
 #define STEPFLAME_USER_ANALYSIS_IN_FRONT_H
 
 #include "user/analysis/steps.h"
+#include "user/model/by_thread.h"
 
 struct in_front {
 	uint8_t *phases; /* enum phase by stack: of a sample in a plain loop's forward; NULL: all are forward */
@@ -24,7 +25,7 @@ struct in_front {
  * Finds it for the thread of a track, whose steps are known. is_plain: by path, whether a forward
  * that the kernel only derived is the innermost phase. 0 or -ENOMEM. Free `phases`.
  */
-int in_front__find(struct job *job, const struct step_track *track, const struct steps *steps, const bool *is_plain,
-		   struct in_front *front);
+int in_front__find(struct job *job, const struct by_thread *by_thread, const struct step_track *track,
+		   const struct steps *steps, const bool *is_plain, struct in_front *front);
 
 #endif

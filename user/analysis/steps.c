@@ -219,29 +219,26 @@ static int compare_sample(const void *a, const void *b, void *samples)
 }
 
 /* Lists the waits (uint32_t) of the track's thread by time. Nearly all arrive sorted. 0 or -ENOMEM. */
-static int sort_waits(const struct step_track *track, const struct samples *samples, struct array *waits)
+static int sort_waits(const struct step_track *track, const struct by_thread *by_thread, struct array *waits)
 {
 	bool sorted = true;
 	uint64_t last_ns = 0;
 
-	for (size_t i = 0; track->thread && i < samples__cnt(samples); i++) {
-		struct sample sample;
+	for (size_t i = 0; track->thread && i < by_thread__cnt(by_thread, track->thread); i++) {
+		struct sample sample = by_thread__get(by_thread, track->thread, i);
 		uint32_t *slot;
 
-		if (samples__thread_of(samples, i) != track->thread)
-			continue;
-		sample = samples__get(samples, i);
 		if (sample.kind != SAMPLE_WAIT)
 			continue;
 		slot = array__add(waits, sizeof(*slot));
 		if (!slot)
 			return -ENOMEM;
-		*slot = i;
+		*slot = by_thread__index(by_thread, track->thread, i);
 		sorted &= sample.time_ns >= last_ns;
 		last_ns = sample.time_ns;
 	}
 	if (!sorted)
-		qsort_r(waits->items, waits->cnt, sizeof(uint32_t), compare_sample, (void *)samples);
+		qsort_r(waits->items, waits->cnt, sizeof(uint32_t), compare_sample, (void *)by_thread->samples);
 	return 0;
 }
 
@@ -256,12 +253,12 @@ static void move_cpu(struct step_track *track, struct step *step, struct step_sp
 			move_forward(track, step, split, phase, cpu[phase] * forward_ns);
 }
 
-static int make_parts(struct steps *steps, struct step_track *track, const struct samples *samples, struct array *parts,
-		      const struct in_front *front)
+static int make_parts(struct steps *steps, struct step_track *track, const struct by_thread *by_thread,
+		      struct array *parts, const struct in_front *front)
 {
 	struct step *all = (struct step *)track->steps;
 	struct array waits = {0};
-	int err = sort_waits(track, samples, &waits);
+	int err = sort_waits(track, by_thread, &waits);
 	size_t at = 0;
 
 	for (size_t i = 0; i < track->step_cnt && !err; i++) {
@@ -270,7 +267,7 @@ static int make_parts(struct steps *steps, struct step_track *track, const struc
 		for (int p = 0; p < PHASE__COUNT; p++)
 			split.remaining_ns[p] = all[i].phase_ns[p];
 		for (; at < waits.cnt; at++) {
-			struct sample sample = samples__get(samples, ((const uint32_t *)waits.items)[at]);
+			struct sample sample = samples__get(by_thread->samples, ((const uint32_t *)waits.items)[at]);
 
 			if (sample.time_ns >= all[i].end_ns)
 				break;
@@ -360,19 +357,7 @@ static int find_slow_steps(struct step_track *track)
 	return err;
 }
 
-static uint32_t find_thread(const struct samples *samples, uint32_t pid, uint32_t tid)
-{
-	uint32_t found_pid, found_tid;
-
-	for (uint32_t i = 1; i < samples__thread_end(samples); i++) {
-		samples__thread(samples, i, &found_pid, &found_tid);
-		if (found_pid == pid && found_tid == tid)
-			return i;
-	}
-	return 0;
-}
-
-static int make_track(struct steps *steps, struct job *job, const struct samples *samples,
+static int make_track(struct steps *steps, struct job *job, const struct by_thread *by_thread,
 		      const struct boundaries *boundaries, const struct boundary_track *of)
 {
 	struct step_track *track = array__add(&steps->tracks, sizeof(*track));
@@ -387,16 +372,16 @@ static int make_track(struct steps *steps, struct job *job, const struct samples
 	}
 	if (err)
 		return err;
-	track->thread = find_thread(samples, track->pid, track->tid);
-	err = find_slow_steps(track) ?: in_front__find(job, track, steps, steps->is_plain, &front);
+	track->thread = by_thread__find(by_thread, track->pid, track->tid);
+	err = find_slow_steps(track) ?: in_front__find(job, by_thread, track, steps, steps->is_plain, &front);
 	track->in_front = front.phases;
-	err = err ?: make_parts(steps, track, samples, &parts, &front);
+	err = err ?: make_parts(steps, track, by_thread, &parts, &front);
 	if (err) {
 		free(parts.items);
 		return err;
 	}
 	point_to_parts(track, parts.items);
-	count_pauses(job, track, samples);
+	count_pauses(job, track, by_thread->samples);
 	return 0;
 }
 
@@ -404,6 +389,7 @@ static int make_step_tracks(struct steps *steps, struct job *job)
 {
 	const struct samples *samples = job__samples(job);
 	struct boundaries *boundaries = samples ? boundaries__new(job) : NULL;
+	struct by_thread by_thread = {0};
 	const struct boundary_track *tracks;
 	size_t cnt;
 	int err;
@@ -411,9 +397,10 @@ static int make_step_tracks(struct steps *steps, struct job *job)
 	if (!boundaries)
 		return -ENOMEM;
 	tracks = boundaries__tracks(boundaries, &cnt);
-	err = classify_paths(steps, job);
+	err = by_thread__new(samples, &by_thread) ?: classify_paths(steps, job);
 	for (size_t i = 0; i < cnt && !err; i++)
-		err = make_track(steps, job, samples, boundaries, &tracks[i]);
+		err = make_track(steps, job, &by_thread, boundaries, &tracks[i]);
+	by_thread__release(&by_thread);
 	boundaries__free(boundaries);
 	return err;
 }

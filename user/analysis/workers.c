@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "user/analysis/advice.h"
-#include "user/analysis/by_thread.h"
+#include "user/model/by_thread.h"
 #include "user/analysis/cpu_limit.h"
 #include "user/analysis/loader_parts.h"
 #include "user/analysis/loader_place.h"

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "user/lib/search.h"
+#include "user/model/by_thread.h"
 
 #define CHAIN_MAX   4   /* threads */
 #define SAMPLES_MAX 256 /* of a thread during one wait: the last ones count */
@@ -20,35 +20,23 @@ struct reason {
 
 struct chain {
 	struct samples *samples;
-	bool *is_python;              /* by thread: it runs Python, and so may hold a lock of Python */
-	uint32_t *starts, *by_thread; /* indexes of the samples of a thread: by_thread[starts[thread]] ... */
-	struct reason *reasons;       /* by sample */
-	uint32_t threads[CHAIN_MAX];  /* that wait for each other, the first one asked for */
+	struct by_thread by_thread;
+	bool *is_python;             /* by thread: it runs Python, and so may hold a lock of Python */
+	struct reason *reasons;      /* by sample */
+	uint32_t threads[CHAIN_MAX]; /* that wait for each other, the first one asked for */
 };
 
-static int sort_by_thread(struct chain *c)
+static int prepare(struct chain *c)
 {
 	const struct samples *samples = c->samples;
-	size_t threads = samples__thread_end(samples), cnt = samples__cnt(samples);
 
-	c->is_python = calloc(threads + 1, sizeof(*c->is_python));
-	c->starts = calloc(threads + 2, sizeof(*c->starts));
-	c->by_thread = calloc(cnt + 1, sizeof(*c->by_thread));
-	c->reasons = calloc(cnt + 1, sizeof(*c->reasons));
-	if (!c->is_python || !c->starts || !c->by_thread || !c->reasons)
+	c->is_python = calloc(samples__thread_end(samples) + 1, sizeof(*c->is_python));
+	c->reasons = calloc(samples__cnt(samples) + 1, sizeof(*c->reasons));
+	if (!c->is_python || !c->reasons)
 		return -ENOMEM;
-	for (size_t i = 0; i < cnt; i++)
-		c->starts[samples__thread_of(samples, i) + 2]++;
-	for (size_t t = 2; t <= threads + 1; t++)
-		c->starts[t] += c->starts[t - 1];
-	/* starts[thread + 1] moves to the end of the thread, which is the start of the next one. */
-	for (size_t i = 0; i < cnt; i++) {
-		uint32_t thread = samples__thread_of(samples, i);
-
-		c->by_thread[c->starts[thread + 1]++] = i;
-		c->is_python[thread] |= samples__get(samples, i).stack != 0;
-	}
-	return 0;
+	for (size_t i = 0; i < samples__cnt(samples); i++)
+		c->is_python[samples__thread_of(samples, i)] |= samples__get(samples, i).stack != 0;
+	return by_thread__new(samples, &c->by_thread);
 }
 
 /* How long each wait of which the sample is one was; the last of them ended at its time. */
@@ -73,16 +61,15 @@ static void add_up(struct chain *c, const struct sample *wait, int depth, uint64
 		   uint32_t wakers[CAUSE__END])
 {
 	uint32_t thread = c->threads[depth - 1];
-	uint64_t from_ns = wait->time_ns - wait_ns(wait);
-	size_t first = c->starts[thread], end = c->starts[thread + 1];
-	size_t at = SEARCH(i, first, end, samples__get(c->samples, c->by_thread[i]).time_ns <= from_ns);
-	size_t last = SEARCH(i, at, end, samples__get(c->samples, c->by_thread[i]).time_ns < wait->time_ns);
+	uint64_t from_ns = wait->time_ns > wait_ns(wait) ? wait->time_ns - wait_ns(wait) : 0;
+	size_t at = by_thread__ended(&c->by_thread, thread, from_ns);
+	size_t last = by_thread__ended(&c->by_thread, thread, wait->time_ns);
 
-	last += last < end; /* it may have begun before the wait ended */
+	last += last < by_thread__cnt(&c->by_thread, thread); /* it may have begun before the wait ended */
 	if (last - at > SAMPLES_MAX)
 		at = last - SAMPLES_MAX;
 	for (; at < last; at++) {
-		size_t index = c->by_thread[at];
+		size_t index = by_thread__index(&c->by_thread, thread, at);
 		struct sample s = samples__get(c->samples, index);
 		uint64_t start_ns = s.weight_ns < s.time_ns ? s.time_ns - s.weight_ns : 0, stop_ns = s.time_ns;
 		struct reason reason;
@@ -150,21 +137,22 @@ static struct reason reason_of(struct chain *c, size_t index, int depth)
 static void resolve_thread(struct chain *c, uint32_t thread)
 {
 	c->threads[0] = thread;
-	for (uint32_t i = c->starts[thread]; i < c->starts[thread + 1]; i++) {
-		struct sample s = samples__get(c->samples, c->by_thread[i]);
+	for (size_t i = 0; i < by_thread__cnt(&c->by_thread, thread); i++) {
+		size_t index = by_thread__index(&c->by_thread, thread, i);
+		struct sample s = samples__get(c->samples, index);
 		struct reason reason;
 
 		if (s.kind != SAMPLE_WAIT || s.resolved)
 			continue;
-		reason = reason_of(c, c->by_thread[i], 1);
-		samples__resolve(c->samples, c->by_thread[i], reason.cause, reason.waker, reason.passed);
+		reason = reason_of(c, index, 1);
+		samples__resolve(c->samples, index, reason.cause, reason.waker, reason.passed);
 	}
 }
 
 int wait_chain__resolve(struct samples *samples, bool (*is_asked)(uint32_t pid, uint32_t tid, void *ctx), void *ctx)
 {
 	struct chain c = {.samples = samples};
-	int err = sort_by_thread(&c);
+	int err = prepare(&c);
 
 	for (size_t t = 1; t < samples__thread_end(samples) && !err; t++) {
 		uint32_t pid, tid;
@@ -173,9 +161,8 @@ int wait_chain__resolve(struct samples *samples, bool (*is_asked)(uint32_t pid, 
 		if (is_asked(pid, tid, ctx))
 			resolve_thread(&c, t);
 	}
+	by_thread__release(&c.by_thread);
 	free(c.is_python);
-	free(c.starts);
-	free(c.by_thread);
 	free(c.reasons);
 	return err;
 }

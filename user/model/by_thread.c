@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "user/analysis/by_thread.h"
+#include "user/model/by_thread.h"
 
 #include "user/lib/search.h"
 
@@ -50,9 +50,14 @@ size_t by_thread__cnt(const struct by_thread *by, uint32_t thread)
 	return by->first[thread + 1] - by->first[thread];
 }
 
+size_t by_thread__index(const struct by_thread *by, uint32_t thread, size_t n)
+{
+	return by->indexes[by->first[thread] + n];
+}
+
 struct sample by_thread__get(const struct by_thread *by, uint32_t thread, size_t n)
 {
-	return samples__get(by->samples, by->indexes[by->first[thread] + n]);
+	return samples__get(by->samples, by_thread__index(by, thread, n));
 }
 
 size_t by_thread__ended(const struct by_thread *by, uint32_t thread, uint64_t time_ns)
