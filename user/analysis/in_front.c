@@ -368,8 +368,8 @@ static void share_cpu(struct front_search *f, struct in_front *front)
 
 		if (s.kind != SAMPLE_CPU || !f->is_plain[s.path] || step_track__at(f->track, s.time_ns) < 0)
 			continue;
-		ns[front->phases[s.stack]] += s.weight_ns;
-		all += s.weight_ns;
+		ns[front->phases[s.stack]] = saturating__add(ns[front->phases[s.stack]], s.weight_ns);
+		all = saturating__add(all, s.weight_ns);
 	}
 	front->cpu[PHASE_FORWARD] = 1;
 	for (int phase = 0; phase < PHASE__COUNT && all; phase++)

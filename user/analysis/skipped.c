@@ -12,6 +12,7 @@
 
 #define PHASE_PART 0.05 /* of an ordinary step: smaller phases are not compared */
 #define FEWER      0.8  /* times as long: chance makes a phase that much shorter, or the optimizer's longer */
+#define MOST       100  /* iterations in a step */
 #define LEAST      3    /* iterations too many, for a statement */
 #define SEEN_LEAST 0.5  /* of the missing updates; other load on the machine hides some, */
 #define SEEN_MOST  1.5  /* and makes other steps look alike */
@@ -50,7 +51,7 @@ static unsigned int count_iterations(const struct blame_builder *b, const struct
 	       rest = ordinary[PHASE_FORWARD] + ordinary[PHASE_BACKWARD];
 
 	times = rest > 0 ? round((step->phase_ns[PHASE_FORWARD] + step->phase_ns[PHASE_BACKWARD]) / rest) : 0;
-	if (times < 2 || ordinary[PHASE_BACKWARD] < PHASE_PART * usual)
+	if (times < 2 || times > MOST || ordinary[PHASE_BACKWARD] < PHASE_PART * usual)
 		return 0;
 	for (int phase = 0; phase < PHASE__COUNT; phase++)
 		if (phase != PHASE_OPTIMIZER && ordinary[phase] >= PHASE_PART * usual &&

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "user/analysis/advice.h"
-#include "user/model/by_thread.h"
 #include "user/analysis/cpu_limit.h"
 #include "user/analysis/loader_parts.h"
 #include "user/analysis/loader_place.h"
@@ -20,6 +19,7 @@
 #include "user/lib/histograms.h"
 #include "user/lib/intern.h"
 #include "user/lib/saturating.h"
+#include "user/model/by_thread.h"
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
 
