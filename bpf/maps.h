@@ -135,6 +135,7 @@ struct thread {
 	u32 step_serial, step_epoch;
 	u32 rule_steps[RULE_ROOM]; /* boundaries by each rule, in this step_epoch */
 	u32 data_seen;             /* state of its own DataLoader: bpf/steps.h */
+	u32 updates;               /* steps of optimizers since one ended a step */
 	u64 sequence_at;           /* address of its at::sequence_number; 0: unknown yet */
 	u64 tstate; /* its PyThreadState, as seen while it held the GIL (torch releases the GIL); 0: not seen yet */
 	struct span spans[SPAN_DEPTH];

@@ -222,6 +222,7 @@ static __always_inline void step__fetched(struct thread *t, struct proc *proc)
 	if (t->pass.trains)
 		return;
 	proc->steps.data_seen = DATA_EVER;
+	__sync_fetch_and_add(&proc->steps.fetched, 1);
 	__sync_fetch_and_add(&proc->steps.for_optimizer, 1);
 	__sync_fetch_and_add(&proc->steps.for_backward, 1);
 }
@@ -243,6 +244,30 @@ static __always_inline bool step__takes_batch(struct thread *t, u32 own, u32 *ah
 	return true;
 }
 
+#define FETCHED_ENOUGH 16 /* batches, to say how many optimizers step for each */
+
+/*
+ * Is this the first step of an optimizer for a batch? Of batches that other threads fetch ahead, all
+ * that is known is how many steps there are for each.
+ */
+static __always_inline bool step__is_first_update(struct thread *t, struct proc *proc)
+{
+	u32 fetched = proc->steps.fetched, each = 1, updates;
+
+	t->updates++;
+	if (fetched) {
+		updates = __sync_fetch_and_add(&proc->steps.updates, 1) + 1;
+		if (fetched >= FETCHED_ENOUGH)
+			each = (updates + fetched / 2) / fetched;
+	}
+	if (!(t->data_seen & DATA_FOR_OPTIMIZER) && t->updates < each)
+		return false;
+	if (!step__takes_batch(t, DATA_FOR_OPTIMIZER, &proc->steps.for_optimizer))
+		return false;
+	t->updates = 0;
+	return true;
+}
+
 /* struct thread.backward */
 #define BACKWARD_EVER 1
 #define BACKWARD_NEW  2 /* since the last optimizer step that ended a step */
@@ -255,7 +280,7 @@ static __always_inline void step__optimizer(struct thread *t, struct proc *proc,
 {
 	if (!proc->steps.optimizer)
 		proc->steps.optimizer = name;
-	if (step__takes_batch(t, DATA_FOR_OPTIMIZER, &proc->steps.for_optimizer)) {
+	if (step__is_first_update(t, proc)) {
 		step__boundary(t, proc, pid, STEP_LOADER_OPTIMIZER);
 	} else if (proc->steps.rule != STEP_LOADER_OPTIMIZER && name == proc->steps.optimizer &&
 		   t->backward != BACKWARD_EVER) {

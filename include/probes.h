@@ -242,6 +242,7 @@ struct proc_steps {
 	__u32 backwards, batches; /* candidates for steps; both saturate at STEP_PATIENCE */
 	/* Batches that threads fetched that do not train: which no optimizer, and no backward, has used yet. */
 	__u32 for_optimizer, for_backward;
+	__u32 fetched, updates; /* all of these batches, and the optimizers' steps since the first */
 	__u32 pad;
 	__u64 cnt;             /* steps in the window of the thread with the most, by rule or seen_rule */
 	__u64 boundaries;      /* step boundaries seen, by rules in force */

@@ -100,6 +100,30 @@ static void test_batches_of_another_thread(void **state)
 	expect_steps(STEP_LOADER_OPTIMIZER, steps + 1);
 }
 
+/* Likewise, and two optimizers step for each batch: the first of them ends the step. */
+static void test_bursts_of_two_optimizers(void **state)
+{
+	u64 steps = 0;
+
+	for (int burst = 0; burst < 12; burst++) {
+		native.task = &job.thread;
+		for (int i = 0; i < 4; i++)
+			data();
+		native.task = &job.task;
+		for (int i = 0; i < 4; i++) {
+			backward(5, SP);
+			optimizer(OPTIMIZER_LABEL);
+			steps = job.proc->steps.cnt;
+			backward(5, SP);
+			optimizer(OPTIMIZER_LABEL);
+			if (burst >= 8)
+				assert_int_equal(job.proc->steps.cnt, steps);
+		}
+	}
+	/* until the ratio is known, a burst has as many steps, but not at the right places */
+	expect_steps(STEP_LOADER_OPTIMIZER, 12 * 4);
+}
+
 /* An evaluation fetches, and steps nothing. */
 static void test_validation(void **state)
 {
@@ -427,6 +451,7 @@ int main(void)
 		TEST(gradient_accumulation),
 		TEST(gan),
 		TEST(batches_of_another_thread),
+		TEST(bursts_of_two_optimizers),
 		TEST(validation),
 		TEST(optimizer_alone),
 		TEST(optimizers_of_one_backward),
