@@ -55,8 +55,8 @@ def walk(bench, page, *jobs, seconds=SECONDS):
 def test_slow_now(bench):
     printed = walk(bench, "walk-slow-now.md", ["walk_slow_now.py", "--epochs", 9])
     record = printed["stepflame record -d 10s -o now.rec"]
-    assert "steps, every 40th step: waiting for a socket, at walk_slow_now.py:" in record and "log_metrics" in record
-    assert re.search(r"evidence: process \d+ \(thread \d+\) ended 100 % of that wait", printed["stepflame report now.rec --steps --limit 3"])
+    assert re.search(r"steps, every 40th step: waiting for process \d+ \(sleeping\), at walk_slow_now.py:\d+ log_metrics", record)
+    assert re.search(r"the steps wait for process \d+, which meanwhile is waiting: sleep, in walk_slow_now.py:\d+ serve", printed["stepflame report now.rec --steps --limit 3"])
     assert "<html" in (bench.directory / "now.html").read_text()
 
 

@@ -64,6 +64,7 @@ struct blame_group {
 	struct hotspot hotspots[BLAME_HOTSPOTS]; /* the hotspot of `place` first, then the longest */
 	uint32_t waker_pid, waker_tid; /* who ended most of the waiting time with a known waker; 0: not known */
 	uint64_t waker_ns, wait_ns;    /* waker_ns of the wait_ns with a known waker */
+	uint64_t passed_ns;            /* of wait_ns, for threads that waited by that cause themselves */
 	struct rhythm rhythm;
 };
 

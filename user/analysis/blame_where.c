@@ -153,6 +153,8 @@ static int add_where(struct blame_builder *b, const struct sample *sample, enum 
 	if (err || sample->kind != SAMPLE_WAIT)
 		return err;
 	group->wait_ns = saturating__add(group->wait_ns, sample->weight_ns);
+	if (sample->passed)
+		group->passed_ns = saturating__add(group->passed_ns, sample->weight_ns);
 	err = histograms__add(&where->waits, number, sample->cause, sample->weight_ns);
 	if (err || !sample->waker_pid)
 		return err;

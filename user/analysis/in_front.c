@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/compare.h"
 #include "user/lib/map.h"
 #include "user/lib/saturating.h"
 #include "user/lib/search.h"
@@ -36,7 +37,7 @@ struct site {
 	long last_step;
 };
 
-/* A call in front of the model: its time, of which `slow_ns` in slow steps, and wait_ns in waits. */
+/* A call in front of the model: its time, and the parts of it in slow steps, in waits, and in waits for locks. */
 struct call {
 	struct frame frame; /* the key */
 	uint64_t ns, slow_ns, wait_ns, lock_ns;
@@ -46,7 +47,6 @@ struct call {
 struct front_search {
 	struct job *job;
 	const struct stacks *stacks;
-	const struct samples *samples;
 	const struct by_thread *by_thread;
 	const struct step_track *track;
 	const struct steps *steps;
@@ -57,18 +57,10 @@ struct front_search {
 	uint64_t *votes;             /* by code */
 	uint64_t cnt[SEEN__COUNT];
 	uint32_t loop;    /* code; 0: not known */
-	uint32_t last;    /* instruction of the loop's last call in a step */
 	struct map sites; /* struct site */
 	struct map spine; /* struct calls_of; the loop included */
 	struct map calls; /* struct call */
 };
-
-static bool ends_with(const char *text, const char *end)
-{
-	size_t length = text ? strlen(text) : 0, of_end = strlen(end);
-
-	return length >= of_end && !strcmp(text + length - of_end, end);
-}
 
 /* Module.__call__ (torch 1.8 to 2.15), and calls of what torch.compile made. */
 static bool is_model_call(const struct job *job, const struct code *code)
@@ -76,8 +68,8 @@ static bool is_model_call(const struct job *job, const struct code *code)
 	const char *file = code->file ? job__name(job, code->file) : NULL;
 	const char *name = code->name ? job__name(job, code->name) : NULL;
 
-	return (ends_with(file, "torch/nn/modules/module.py") && ends_with(name, "_call_impl")) ||
-	       ends_with(file, "torch/_dynamo/eval_frame.py");
+	return (compare__ends_with(file, "torch/nn/modules/module.py") && compare__ends_with(name, "_call_impl")) ||
+	       compare__ends_with(file, "torch/_dynamo/eval_frame.py");
 }
 
 static bool is_environment(const struct job *job, const struct code *code)
@@ -354,7 +346,7 @@ static int classify(struct front_search *f, struct in_front *front)
 	for (size_t i = 0; front->phases && i < stack_end; i++) {
 		struct stack stack = stacks__stack(f->stacks, i);
 
-		front->phases[i] = phase_of_stack(f, &stack, samples__hands_over(f->samples, i));
+		front->phases[i] = phase_of_stack(f, &stack, samples__hands_over(f->by_thread->samples, i));
 	}
 	return front->phases ? 0 : -ENOMEM;
 }
@@ -396,7 +388,6 @@ int in_front__find(struct job *job, const struct by_thread *by_thread, const str
 {
 	struct front_search f = {.job = job,
 				 .stacks = job__stacks(job),
-				 .samples = job__samples(job),
 				 .by_thread = by_thread,
 				 .track = track,
 				 .steps = steps,
@@ -404,7 +395,7 @@ int in_front__find(struct job *job, const struct by_thread *by_thread, const str
 	int err;
 
 	*front = (struct in_front){0};
-	err = !f.samples ? -ENOMEM : track->thread ? find(&f, front) : 0;
+	err = track->thread ? find(&f, front) : 0;
 	free(f.is_model);
 	free(f.is_environment);
 	free(f.votes);

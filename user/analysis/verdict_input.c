@@ -10,7 +10,6 @@
 #include "user/analysis/workers.h"
 #include "user/lib/intern.h"
 #include "user/lib/saturating.h"
-#include "user/lib/search.h"
 
 #define SLOWER 1.5 /* times as busy as any other worker */
 
@@ -137,22 +136,16 @@ bool verdict__starts_workers(struct judge *j, const struct blame_group *group)
 	}
 	for (size_t i = 0; i < samples__cnt(samples); i++) {
 		struct sample s;
-		long step;
-		size_t at;
 
 		if (samples__thread_of(samples, i) != j->track->thread)
 			continue;
 		s = samples__get(samples, i);
-		if (stacks[s.stack] != STACK_STARTS)
-			continue;
-		step = step_track__at(j->track, s.time_ns);
-		at = SEARCH(k, 0, j->track->slow_cnt, j->blame->steps[k].step < step);
-		if (step >= 0 && at < j->track->slow_cnt && j->blame->steps[at].step == step &&
-		    &j->blame->groups[j->blame->steps[at].group] == group)
+		if (stacks[s.stack] == STACK_STARTS &&
+		    verdict__is_of_group(j, group, step_track__at(j->track, s.time_ns)))
 			ns = saturating__add(ns, s.weight_ns);
 	}
 	free(stacks);
-	return 2 * ns >= group->over_ns;
+	return ns >= group->over_ns / 2;
 }
 
 bool verdict__say_workers(struct judge *j)

@@ -210,7 +210,10 @@ static const char *find_advice(const struct judge *j)
 	if (j->verdict->cause == CAUSE_PAUSED)
 		return "find out who pauses it: the scheduler of the cluster (cgroup.freeze), a kill -STOP, a debugger "
 		       "(TracerPid in /proc/PID/status), a suspended machine";
-	if (j->thread && (class == VERDICT_EXTRA || class == VERDICT_UNCLEAR || class == VERDICT_THREAD))
+	if (j->thread && class == VERDICT_EXTRA)
+		return "do it less often, or ask for it earlier, while the model works; stepflame report --advanced "
+		       "--per-rank says what the others do";
+	if (j->thread && (class == VERDICT_UNCLEAR || class == VERDICT_THREAD))
 		return "less work for those that the steps wait for, or ask them earlier, while the model works; "
 		       "stepflame report --advanced --per-rank says what they do";
 	if (class == VERDICT_STARVED && starved_advice[j->cpus.holder])

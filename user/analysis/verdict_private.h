@@ -47,6 +47,8 @@ struct judge {
 void verdict__say(struct judge *j, struct array *list, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Whether one process ends most of the waits of the group. */
 bool verdict__one_waker(const struct blame_group *group);
+/* Whether a step, an index into the track's, is one of the group's slow steps. */
+bool verdict__is_of_group(const struct judge *j, const struct blame_group *group, long step);
 /* Whether the process ended in any way other than exit(0). */
 bool verdict__failed(const struct job *job, uint32_t pid);
 /* Whether the rule counts time in that phase by that cause (CAUSE_NONE: on the CPU). */

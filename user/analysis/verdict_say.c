@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "user/analysis/verdict_private.h"
+#include "user/lib/search.h"
 
 void verdict__say(struct judge *j, struct array *list, const char *fmt, ...)
 {
@@ -26,6 +27,14 @@ void verdict__say(struct judge *j, struct array *list, const char *fmt, ...)
 bool verdict__one_waker(const struct blame_group *group)
 {
 	return group->waker_pid && group->waker_ns >= 0.5 * group->wait_ns && group->cause != CAUSE_RUN_QUEUE;
+}
+
+bool verdict__is_of_group(const struct judge *j, const struct blame_group *group, long step)
+{
+	size_t cnt = j->track->slow_cnt, at = SEARCH(i, 0, cnt, j->blame->steps[i].step < step);
+
+	return step >= 0 && at < cnt && j->blame->steps[at].step == step &&
+	       &j->blame->groups[j->blame->steps[at].group] == group;
 }
 
 bool verdict__failed(const struct job *job, uint32_t pid)

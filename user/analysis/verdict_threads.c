@@ -37,17 +37,13 @@ static bool is_judged(const struct judge *j, const struct sample *s)
 {
 	long step = step_track__at(j->track, s->time_ns);
 	enum phase phase = step_track__phase(j->track, j->steps, s);
-	size_t at;
 
 	if (step < 0 || s->kind != SAMPLE_WAIT)
 		return false;
 	if (j->rule)
 		return verdict_rule__has(j->rule, phase, s->cause);
-	if (!j->group || s->cause != j->group->cause || (j->group->phase != ANY && j->group->phase != (int)phase))
-		return false;
-	at = SEARCH(i, 0, j->track->slow_cnt, j->blame->steps[i].step < step);
-	return at < j->track->slow_cnt && j->blame->steps[at].step == step &&
-	       &j->blame->groups[j->blame->steps[at].group] == j->group;
+	return j->group && s->cause == j->group->cause && (j->group->phase == ANY || j->group->phase == (int)phase) &&
+	       verdict__is_of_group(j, j->group, step);
 }
 
 /* A thread that ends a wait for a file or a CPU need not be what the wait is for. */

@@ -52,7 +52,7 @@ static int set_words(struct job *job, const struct steps_of *of, size_t at, json
 	json_t *words = json_object();
 
 	common__json_set(&words, "words", json_string(summary_words__cause(group->cause)));
-	common__json_set(&words, "how", take_text(summary_words__how(group)));
+	common__json_set(&words, "how", take_text(summary_words__how(of, group)));
 	common__json_set(&words, "every", take_text(rhythm__text(&group->rhythm, group->step_cnt)));
 	common__json_set(&words, "place", json_place(job, group));
 	common__json_set(&words, "share", common__json_real(total_ns, (double)group->over_ns / (total_ns ?: 1)));

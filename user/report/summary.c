@@ -229,7 +229,8 @@ static int say_limit(const struct summary *summary, struct lines *lines)
 static int say_group(const struct summary *summary, const struct blame_group *group, struct lines *lines)
 {
 	const struct line_text how = {"", LINE_PLAIN, 2, group == summary->of.blame.groups ? 1 : 5, 8};
-	char *rhythm = rhythm__text(&group->rhythm, group->step_cnt), *words = summary_words__how(group), *place;
+	char *rhythm = rhythm__text(&group->rhythm, group->step_cnt), *words = summary_words__how(&summary->of, group),
+	     *place;
 	int err = summary_words__place(summary->job, group, &place) ?: (rhythm && words ? 0 : -ENOMEM);
 
 	if (!err)

@@ -60,7 +60,7 @@ const struct blame_group *summary_words__group(const struct steps_of *of);
  */
 char *summary_words__limit(const struct steps_of *of);
 /* "sleeping in data", "Python's garbage collection (generation 2)"; malloc'ed; NULL: no memory. */
-char *summary_words__how(const struct blame_group *group);
+char *summary_words__how(const struct steps_of *of, const struct blame_group *group);
 /* *place: "train.py:67 load", malloc'ed; NULL: not known. 0 or -ENOMEM. */
 int summary_words__place(struct job *job, const struct blame_group *group, char **place);
 

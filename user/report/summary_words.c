@@ -7,6 +7,8 @@
 
 #include "user/report/summary.h"
 
+#define CAUSE_BYTES 128
+
 const char *summary_words__class(enum verdict_class class)
 {
 	static const char *const words[] = {
@@ -105,15 +107,33 @@ const struct blame_group *summary_words__group(const struct steps_of *of)
 	return NULL;
 }
 
+/* "sleeping"; where the step waits for another thread or process that does that, "waiting for process 4002 (sleeping)". */
+static void group_cause(const struct blame_group *group, uint32_t pid, char text[CAUSE_BYTES])
+{
+	const char *words = summary_words__cause(group->cause);
+	bool passed = group->passed_ns && 2 * group->passed_ns >= group->wait_ns && group->waker_pid;
+
+	if (passed && group->waker_pid != pid)
+		snprintf(text, CAUSE_BYTES, "waiting for process %u (%s)", REC_PID(group->waker_pid), words);
+	else if (passed)
+		snprintf(text, CAUSE_BYTES, "waiting for thread %u (%s)", group->waker_tid, words);
+	else
+		snprintf(text, CAUSE_BYTES, "%s", words);
+}
+
 char *summary_words__limit(const struct steps_of *of)
 {
 	const struct verdict *verdict = &of->verdict;
 	const struct blame_group *group = summary_words__group(of);
-	char win[64] = "", in[64] = "", class[64] = "", *text;
-	const char *words = !group ? summary_words__class(verdict->class)
-			    : verdict->cause == BLAME_EXTRA && verdict->class == VERDICT_INPUT
-				    ? "starts of DataLoader workers"
-				    : summary_words__cause(verdict->cause);
+	char win[64] = "", in[64] = "", class[64] = "", cause[CAUSE_BYTES], *text;
+	const char *words = summary_words__class(verdict->class);
+
+	if (group) {
+		group_cause(group, of->track->pid, cause);
+		words = verdict->cause == BLAME_EXTRA && verdict->class == VERDICT_INPUT
+				? "starts of DataLoader workers"
+				: cause;
+	}
 
 	if (verdict->share >= 0.005)
 		snprintf(win, sizeof(win), ": at most %.0f %% of the time can be won", 100 * verdict->share);
@@ -122,22 +142,23 @@ char *summary_words__limit(const struct steps_of *of)
 			 summary_words__plural(group->step_cnt));
 	if (verdict->class != VERDICT_UNCLEAR)
 		snprintf(class, sizeof(class), " (%s)", verdict_class__name(verdict->class));
-	else if (verdict->cause)
+	else if (verdict->cause && !group)
 		words = summary_words__cause(verdict->cause);
 	return asprintf(&text, "%s%s%s%s", words, class, win, in) < 0 ? NULL : text;
 }
 
-char *summary_words__how(const struct blame_group *group)
+char *summary_words__how(const struct steps_of *of, const struct blame_group *group)
 {
 	bool is_phase =
 		group->cause == BLAME_CHECKPOINT || group->cause == BLAME_VALIDATION || group->cause == BLAME_GC;
-	char phase[64] = "", generation[32] = "", *text;
+	char phase[64] = "", generation[32] = "", cause[CAUSE_BYTES], *text;
 
+	group_cause(group, of->track->pid, cause);
 	if (group->phase >= 0 && !is_phase && group->phase != PHASE_OTHER)
 		snprintf(phase, sizeof(phase), " in %s", phase__name(group->phase));
 	if (group->cause == BLAME_GC)
 		snprintf(generation, sizeof(generation), " (generation %u)", group->gc_generation);
-	return asprintf(&text, "%s%s%s", summary_words__cause(group->cause), generation, phase) < 0 ? NULL : text;
+	return asprintf(&text, "%s%s%s", cause, generation, phase) < 0 ? NULL : text;
 }
 
 int summary_words__place(struct job *job, const struct blame_group *group, char **place)
