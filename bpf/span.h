@@ -254,8 +254,9 @@ static __always_inline void gap__set_apart(struct thread *t, u64 start_ns)
 
 /*
  * Span i ends and the spans above it stay open: NVTX ranges begin and end anywhere, and so do labels
- * of generators and coroutines, so spans need not nest. What the inner spans have taken so far is child time of span i, and must not count
- * again as child time of the span around both. Afterwards span i is in the first free slot.
+ * of generators and coroutines, so spans need not nest. What the inner spans have taken so far is
+ * child time of span i, and must not count again as child time of the span around both. Afterwards
+ * span i is in the first free slot.
  */
 __weak __noinline int span__end_below(struct thread *t, const struct proc *proc, u32 pid, u32 i)
 {

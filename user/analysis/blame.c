@@ -355,12 +355,11 @@ static bool is_compiler(const struct job *job, const struct code *code)
 	static const char *const files[] = {"/torch/_dynamo/convert_frame.py", "/torch/_inductor/compile_fx.py"};
 	const char *file = code->file ? job__name(job, code->file) : NULL;
 	const char *name = code->name ? job__name(job, code->name) : NULL;
-	size_t length = file ? strlen(file) : 0;
 
 	if (name && !strcmp(name, "<module>"))
 		return false;
 	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
-		if (length > strlen(files[i]) && !strcmp(file + length - strlen(files[i]), files[i]))
+		if (compare__ends_with(file, files[i]))
 			return true;
 	return false;
 }

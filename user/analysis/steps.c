@@ -179,10 +179,10 @@ static void add_wait(struct steps *steps, struct step_track *track, struct step 
 
 	if (sample->waits <= 1 && ns > since_start)
 		ns = since_start;
-	if (phase == PHASE_OTHER && ns > split->remaining_ns[phase] && step->phase_ns[PHASE_VALIDATION])
-		phase = PHASE_VALIDATION;
 	if (steps->is_plain[sample->path] && phase != PHASE_FORWARD)
 		move_forward(track, step, split, phase, ns);
+	else if (phase == PHASE_OTHER && ns > split->remaining_ns[phase] && step->phase_ns[PHASE_VALIDATION])
+		phase = PHASE_VALIDATION;
 	if (ns > split->remaining_ns[phase])
 		ns = split->remaining_ns[phase];
 	split->remaining_ns[phase] -= ns;

@@ -144,7 +144,7 @@ static void resolve_thread(struct chain *c, uint32_t thread)
 
 		if (s.kind != SAMPLE_WAIT || s.resolved)
 			continue;
-		reason = reason_of(c, index, 1);
+		reason = find_reason(c, index, 1); /* not one found while others waited for this thread */
 		samples__resolve(c->samples, index, reason.cause, reason.waker, reason.passed);
 	}
 }

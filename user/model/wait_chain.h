@@ -12,7 +12,8 @@
 #include "user/model/samples.h"
 
 /*
- * Resolves the waits of the threads for which is_asked is true. Call after samples__refine; a second call resolves only what came since. 0 or -ENOMEM.
+ * Resolves the waits of the threads for which is_asked is true. Call after samples__refine; a second
+ * call resolves only what came since. 0 or -ENOMEM.
  */
 int wait_chain__resolve(struct samples *samples, bool (*is_asked)(uint32_t pid, uint32_t tid, void *ctx), void *ctx);
 
