@@ -228,15 +228,17 @@ static void find_winner(struct judge *j)
 	for (size_t i = 0; i < j->blame->group_cnt; i++) {
 		const struct blame_group *group = &j->blame->groups[i];
 		double least = least_of_group(group), share = group__share(group, all);
-		bool is_most =
-			j->rule && class_of_group(j, group) == j->verdict->class && share >= MOST_OF_RULE * of_rule;
+		enum verdict_class class;
 
-		if (!least || share < least || (share <= j->share && !is_most))
+		if (!least || share < least)
+			continue;
+		class = class_of_group(j, group);
+		if (share <= j->share && !(j->rule && class == j->verdict->class && share >= MOST_OF_RULE * of_rule))
 			continue;
 		j->rule = NULL;
 		j->group = group;
 		j->share = share;
-		j->verdict->class = class_of_group(j, group);
+		j->verdict->class = class;
 	}
 	if (verdict__busy_share(j) >= fmax(j->share, BUSY_SHARE)) {
 		j->rule = NULL;

@@ -170,8 +170,7 @@ static bool is_in_file(const struct code *code, const struct names *names, const
 	const char *file = names__find(names, code->file);
 	size_t length = file ? strlen(file) : 0, wanted = strlen(end);
 
-	return length >= wanted && !strcmp(file + length - wanted, end) &&
-	       (length == wanted || file[length - wanted - 1] == '/');
+	return compare__ends_with(file, end) && (length == wanted || file[length - wanted - 1] == '/');
 }
 
 /* Without the class that the names of Python 3.11 and later have. */
