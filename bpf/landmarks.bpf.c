@@ -21,6 +21,7 @@ const volatile __u32 want_step_times = 0;
 const volatile __u64 py_call_cnt = 0;
 const volatile __u64 py_call_lengths = 0;
 const volatile __u64 op_schedule[OP_SCHEDULE__COUNT] = {};
+const volatile __u32 want_ops = 0;
 const volatile __u32 want_timeline = 0, want_shapes = 0, want_stacks = 0, want_modules = 0, want_gpu = 0;
 const volatile __u32 want_gpu_windows = 0;
 const volatile __u32 cookies_by_place = 0;

@@ -189,6 +189,8 @@ static __always_inline void op__account(struct thread *t, struct op_proc *p, str
  */
 static __always_inline void op__move_children(struct span *to, const struct span *from)
 {
+	if (!want_ops)
+		return;
 	to->op_child_ns += from->op_child_ns;
 	if (from->op.inside.cnt) {
 		u32 before = to->op.inside.cnt;
@@ -206,7 +208,7 @@ __weak __noinline int op__lose(struct thread *t, u32 i)
 	const struct span *lost;
 	struct span *to;
 
-	if (!t || !i)
+	if (!t || !i || !want_ops)
 		return 0;
 	lost = span__at(t, i);
 	to = span__at(t, i - 1);

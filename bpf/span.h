@@ -155,9 +155,11 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 	s->phase = t->phase;
 	s->outer = span__outer(t, depth);
 	s->also = 0;
-	__builtin_memset(&s->op, 0, sizeof(s->op));
-	s->op.merged = name;
-	s->op.sequence = -1;
+	if (want_ops) { /* else some cache lines less to write */
+		__builtin_memset(&s->op, 0, sizeof(s->op));
+		s->op.merged = name;
+		s->op.sequence = -1;
+	}
 	t->depth = depth + 1;
 	t->sampled &= ~(1u << (depth & (SPAN_DEPTH - 1)));
 	t->framed += frame != 0;
@@ -172,7 +174,7 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 static __always_inline void span__account_op(struct thread *t, const struct proc *proc, struct span *s, u32 depth)
 {
 	u32 slot = proc->ops.slot - 1;
-	struct op_proc *p = proc->ops.slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
+	struct op_proc *p = want_ops && proc->ops.slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
 
 	if (!p)
 		return;
@@ -368,12 +370,15 @@ static __always_inline struct span *span__derived(struct thread *t, u32 kind, u3
 {
 	struct span *derived = &t->derived;
 
-	__builtin_memset(derived, 0, sizeof(*derived));
+	__builtin_memset(derived, 0, offsetof(struct span, op));
+	if (want_ops)
+		__builtin_memset(&derived->op, 0, sizeof(derived->op));
 	derived->start_ns = start_ns;
 	derived->child_ns = child_ns;
 	derived->name = fixed_names[name];
 	derived->kind = kind;
-	derived->op.sequence = -1;
+	if (want_ops)
+		derived->op.sequence = -1;
 	return derived;
 }
 

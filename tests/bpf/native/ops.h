@@ -47,6 +47,7 @@ static inline void ops__start(void)
 		nodes[n][0] = class.vtable;
 		bpf_map_update_elem(&node_classes, &class, &val, BPF_ANY);
 	}
+	native__set_knob(&want_ops, 1);
 	native__set_knob(&want_timeline, 0);
 	native__set_knob(&want_shapes, 0);
 	for (int i = 0; i < OP_SCHEDULE__COUNT; i++)

@@ -72,6 +72,7 @@ static void configure(const struct session *s, struct stepflame_bpf *skel, enum 
 	if (!s)
 		return;
 	memcpy((void *)skel->rodata->op_schedule, s->options.schedule, sizeof(s->options.schedule));
+	skel->rodata->want_ops = s->options.ops;
 	skel->rodata->want_timeline = s->options.timeline;
 	skel->rodata->want_shapes = s->options.shapes;
 	skel->rodata->want_stacks = s->options.stacks;
