@@ -44,7 +44,7 @@ struct op_ended {
 	s64 self_bytes[OP_MEMORY__COUNT];
 };
 
-/* The part of a span for the operator table. */
+/* The part of a span for the operator table; all 0 without want_ops. */
 struct op_span {
 	u64 merged; /* name without the overload */
 	u64 group;
@@ -273,7 +273,7 @@ extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_cal
 extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
 extern const volatile __u64 gpu_names[GPU_APIS]; /* REC_NAME ids of waits for the GPU, by enum gpu_api */
 extern const volatile __u32 want_step_times;     /* REC_STEP */
-extern const volatile __u32 want_ops;            /* operators are recorded; else no program uses span.op */
+extern const volatile __u32 want_ops;            /* operators are recorded; else span.op is never written */
 extern const volatile __u32 want_timeline, want_shapes, want_stacks, want_modules, want_gpu;
 extern const volatile __u32 want_gpu_windows;  /* CUPTI windows by the schedule */
 extern const volatile __u32 cookies_by_place;  /* struct probe_place */

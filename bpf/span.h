@@ -155,7 +155,7 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 	s->phase = t->phase;
 	s->outer = span__outer(t, depth);
 	s->also = 0;
-	if (want_ops) { /* else some cache lines less to write */
+	if (want_ops) { /* without operators these cache lines stay untouched */
 		__builtin_memset(&s->op, 0, sizeof(s->op));
 		s->op.merged = name;
 		s->op.sequence = -1;
