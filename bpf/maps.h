@@ -273,7 +273,7 @@ extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_cal
 extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
 extern const volatile __u64 gpu_names[GPU_APIS]; /* REC_NAME ids of waits for the GPU, by enum gpu_api */
 extern const volatile __u32 want_step_times;     /* REC_STEP */
-extern const volatile __u32 want_ops;            /* operators are recorded; else span.op is never written */
+extern const volatile __u32 want_ops;            /* operators are recorded; else span.op stays 0 */
 extern const volatile __u32 want_timeline, want_shapes, want_stacks, want_modules, want_gpu;
 extern const volatile __u32 want_gpu_windows;  /* CUPTI windows by the schedule */
 extern const volatile __u32 cookies_by_place;  /* struct probe_place */

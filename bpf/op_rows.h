@@ -184,6 +184,16 @@ static __always_inline void op__account(struct thread *t, struct op_proc *p, str
 	}
 }
 
+/* Nothing is inside the span yet. Without operators its cache lines stay untouched. */
+static __always_inline void op_span__clear(struct span *s)
+{
+	if (!want_ops)
+		return;
+	__builtin_memset(&s->op, 0, sizeof(s->op));
+	s->op.merged = s->name;
+	s->op.sequence = -1;
+}
+
 /*
  * Hands what was inside `from`, a span that has no row or has lost its end, to the span around it.
  */

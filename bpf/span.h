@@ -155,11 +155,7 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 	s->phase = t->phase;
 	s->outer = span__outer(t, depth);
 	s->also = 0;
-	if (want_ops) { /* without operators these cache lines stay untouched */
-		__builtin_memset(&s->op, 0, sizeof(s->op));
-		s->op.merged = name;
-		s->op.sequence = -1;
-	}
+	op_span__clear(s);
 	t->depth = depth + 1;
 	t->sampled &= ~(1u << (depth & (SPAN_DEPTH - 1)));
 	t->framed += frame != 0;
@@ -348,7 +344,7 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 		s->kind = SPAN_NONE;
 		s->phase = span__at(t, i + 1)->phase = i ? span__at(t, i - 1)->phase : PHASE_OTHER;
 		s->op_child_ns = 0;
-		__builtin_memset(&s->op, 0, sizeof(s->op));
+		op_span__clear(s);
 	} else {
 		if ((u32)i + 1 < t->depth)
 			span__drop(t, i + 1, CNT_DROPPED_INNER);
@@ -371,14 +367,11 @@ static __always_inline struct span *span__derived(struct thread *t, u32 kind, u3
 	struct span *derived = &t->derived;
 
 	__builtin_memset(derived, 0, offsetof(struct span, op));
-	if (want_ops)
-		__builtin_memset(&derived->op, 0, sizeof(derived->op));
 	derived->start_ns = start_ns;
 	derived->child_ns = child_ns;
 	derived->name = fixed_names[name];
 	derived->kind = kind;
-	if (want_ops)
-		derived->op.sequence = -1;
+	op_span__clear(derived);
 	return derived;
 }
 
