@@ -14,6 +14,7 @@
 #include "tests/unit/build_job.h"
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
+#include "user/model/step_times.h"
 #include "user/top/json.h"
 #include "user/top/keys.h"
 #include "user/top/lines.h"
@@ -310,14 +311,14 @@ static void test_steps(void **unused)
 /* Only the last of them are kept, and of so many processes. */
 static void test_steps_are_bounded(void **unused)
 {
-	for (int i = 0; i < 3 * TOP_STEPS_KEPT; i++)
-		step(PID, i, (i < 2 * TOP_STEPS_KEPT ? 100 : 1000) * MS + i * MS, STEP_OPTIMIZER);
-	for (int i = 0; i < 2 * TOP_PROCESSES_MAX; i++)
+	for (int i = 0; i < 3 * STEP_TIMES_KEPT; i++)
+		step(PID, i, (i < 2 * STEP_TIMES_KEPT ? 100 : 1000) * MS + i * MS, STEP_OPTIMIZER);
+	for (int i = 0; i < 2 * STEP_TIMES_PROCESSES; i++)
 		step(1000 + i, 1, S, STEP_OPTIMIZER);
 	add_window(job, 0, 1 * S, 0, STEP_NONE);
 	update();
 	expect(row(TOP_STEPS, "pid 10"), 4, 1);
-	assert_int_equal(frame.rows[TOP_STEPS].cnt, TOP_PROCESSES_MAX);
+	assert_int_equal(frame.rows[TOP_STEPS].cnt, STEP_TIMES_PROCESSES);
 	assert_int_equal(row(TOP_STEPS, "pid 10")->history->cnt, TOP_HISTORY);
 }
 

@@ -287,6 +287,133 @@ static void test_name_flood(void **state)
 	assert_int_equal(found.names + found.dropped.states, SAMPLES + 1);
 }
 
+#define LAST (16 * RECORDING_LAST_MIN_NS)
+#define TICK (RECORDING_LAST_MIN_NS / 10)
+#define MANY 30000u /* samples, one a tick: almost two hundred times LAST */
+
+/* Each sample has the number of its tick. The file has the last ones, up to twice as many as at its end. */
+static void test_last(void **state)
+{
+	uint64_t most_bytes = 0, oldest = LAST / TICK;
+	struct recording_writer *w;
+	struct found found;
+
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	assert_int_equal(recording_writer__keep_last(w, path, LAST), 0);
+	put_first(w);
+	for (uint64_t i = 1; i <= MANY; i++) {
+		put_sample(w, i);
+		assert_int_equal(recording_writer__tick(w, i * TICK), 0);
+		if (i % 100)
+			continue;
+		put_state(w, i);
+		assert_int_equal(recording_writer__mark(w), 0);
+		found = read_found();
+		check_tail(&found, i);
+		assert_true(found.samples >= (i < oldest ? i : oldest) && found.samples <= 2 * oldest + oldest / 8);
+		if (i > 4 * oldest && !most_bytes)
+			most_bytes = 3 * bytes_of(path);
+		assert_true(!most_bytes || bytes_of(path) < most_bytes);
+	}
+	assert_int_equal(recording_writer__cut(w, MANY * TICK), 0);
+	assert_int_equal(recording_writer__dropped(w)->events, read_found().dropped.events);
+	assert_int_equal(recording_writer__free(w), 0);
+	assert_int_equal(bytes_of_copy(), 0);
+	found = read_found();
+	check_tail(&found, MANY);
+	assert_in_range(found.samples, oldest, oldest + oldest / 8);
+	assert_int_equal(found.window, MANY);
+}
+
+/* The end comes while the writer copies; and again, where nothing is too old any more. */
+static void test_cut(void **state)
+{
+	struct recording_writer *w;
+	struct found found;
+
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	assert_int_equal(recording_writer__keep_last(w, path, LAST), 0);
+	put_first(w);
+	for (uint64_t i = 1; i <= 10000; i++) {
+		put_sample(w, i);
+		if (i % 1000 == 0)
+			assert_int_equal(recording_writer__tick(w, i / 1000 * LAST / 4), 0);
+	}
+	for (int again = 0; again < 2; again++) {
+		put_state(w, 10000 + again);
+		assert_int_equal(recording_writer__mark(w), 0);
+		assert_int_equal(recording_writer__cut(w, 10 * LAST / 4), 0);
+		found = read_found();
+		check_tail(&found, 10000);
+		assert_int_equal(found.samples, 4000);
+	}
+	assert_int_equal(recording_writer__free(w), 0);
+}
+
+/* With both limits, each holds. */
+static void test_last_and_size(void **state)
+{
+	struct recording_writer *w = limited();
+	uint64_t most = 0;
+	struct found found;
+
+	assert_int_equal(recording_writer__keep_last(w, path, LAST), 0);
+	put_first(w);
+	for (uint64_t i = 1; i <= SAMPLES; i++) {
+		uint64_t bytes;
+
+		put_sample(w, i);
+		if (i % 100)
+			continue;
+		assert_int_equal(recording_writer__tick(w, i * (LAST / (SAMPLES / 2))), 0);
+		put_state(w, i);
+		assert_int_equal(recording_writer__mark(w), 0);
+		bytes = bytes_of(path) + bytes_of_copy();
+		most = bytes > most ? bytes : most;
+	}
+	assert_true(most <= LIMIT);
+	assert_int_equal(recording_writer__cut(w, 2 * LAST), 0);
+	assert_int_equal(recording_writer__free(w), 0);
+	found = read_found();
+	check_tail(&found, SAMPLES);
+}
+
+/* A job that is still makes no records: nothing is dropped, and nothing goes wrong. */
+static void test_still(void **state)
+{
+	struct recording_writer *w;
+	struct found found;
+
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	assert_int_equal(recording_writer__keep_last(w, path, LAST), 0);
+	put_first(w);
+	for (uint64_t i = 1; i <= 100; i++)
+		put_sample(w, i);
+	for (uint64_t i = 1; i <= 100; i++)
+		assert_int_equal(recording_writer__tick(w, i * LAST / 4), 0);
+	assert_int_equal(recording_writer__cut(w, 1000 * LAST), 0);
+	found = read_found();
+	assert_int_equal(found.samples, 100);
+	put_sample(w, 101);
+	assert_int_equal(recording_writer__cut(w, 1000 * LAST), 0);
+	found = read_found();
+	check_tail(&found, 101);
+	assert_int_equal(found.samples, 1);
+	assert_int_equal(recording_writer__free(w), 0);
+}
+
+static void test_last_not_a_file(void **state)
+{
+	struct recording_writer *w;
+
+	assert_int_equal(recording_writer__new("/dev/null", &w), 0);
+	assert_int_equal(recording_writer__keep_last(w, "/dev/null", LAST), -EINVAL);
+	assert_int_equal(recording_writer__free(w), 0);
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	assert_int_equal(recording_writer__keep_last(w, path, RECORDING_LAST_MIN_NS - 1), -EINVAL);
+	assert_int_equal(recording_writer__free(w), 0);
+}
+
 static int compare_ns(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
@@ -455,10 +582,19 @@ static void test_rows_change_often(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bound),      cmocka_unit_test(test_name_flood),
-		cmocka_unit_test(test_killed),     cmocka_unit_test(test_steps),
-		cmocka_unit_test(test_steps_cut),  cmocka_unit_test(test_stale),
-		cmocka_unit_test(test_not_a_file), cmocka_unit_test(test_rows_change_often),
+		cmocka_unit_test(test_bound),
+		cmocka_unit_test(test_name_flood),
+		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_steps),
+		cmocka_unit_test(test_steps_cut),
+		cmocka_unit_test(test_stale),
+		cmocka_unit_test(test_not_a_file),
+		cmocka_unit_test(test_rows_change_often),
+		cmocka_unit_test(test_last),
+		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_last_and_size),
+		cmocka_unit_test(test_still),
+		cmocka_unit_test(test_last_not_a_file),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

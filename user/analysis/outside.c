@@ -17,6 +17,7 @@ struct outside_search {
 	struct places places;
 	bool *compiles;
 	uint64_t sampled_ns[SLOTS];
+	uint64_t cause_ns[SLOTS][CAUSE__END];
 };
 
 static int side_of(const struct step_track *track, uint64_t time_ns)
@@ -37,12 +38,15 @@ static int add_outside_samples(struct outside_search *f, struct hotspots *hotspo
 		if (sample.pid != f->pid || sample.tid != f->tid)
 			continue;
 		side = side_of(f->track, sample.time_ns);
-		if (!hotspots)
+		if (!hotspots) {
+			uint64_t *cause_ns = &f->cause_ns[side][sample.cause];
+
 			f->sampled_ns[side] = saturating__add(f->sampled_ns[side], sample.weight_ns);
-		if (!hotspots)
+			*cause_ns = saturating__add(*cause_ns, sample.weight_ns);
 			err = places__add(&f->places, side, &sample);
-		else if (side != IN_STEPS)
+		} else if (side != IN_STEPS) {
 			err = hotspots__add(hotspots, side, &sample);
+		}
 		if (!hotspots && side != IN_STEPS && f->compiles[sample.stack])
 			f->outside->parts[side].compile_ns =
 				saturating__add(f->outside->parts[side].compile_ns, sample.weight_ns);
@@ -62,9 +66,15 @@ static int find_outside_hotspots(struct outside_search *f)
 
 	if (!err)
 		err = hotspots__top(&hotspots, OUTSIDE__COUNT, 1, top);
-	for (int side = 0; side < OUTSIDE__COUNT && !err; side++)
+	for (int side = 0; side < OUTSIDE__COUNT && !err; side++) {
+		struct outside_part *part = &f->outside->parts[side];
+
 		if (top[side].ns >= f->sampled_ns[side] / 2)
-			f->outside->parts[side].hotspot = top[side];
+			part->hotspot = top[side];
+		for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+			if (f->cause_ns[side][cause] > f->cause_ns[side][part->cause])
+				part->cause = cause;
+	}
 	hotspots__free(&hotspots);
 	free(lines);
 	return err;

@@ -13,6 +13,7 @@ enum outside_side { OUTSIDE_BEFORE, OUTSIDE_AFTER, OUTSIDE__COUNT };
 struct outside_part {
 	uint64_t ns;
 	uint64_t compile_ns;    /* the part in torch.compile */
+	unsigned int cause;     /* that has most of the sampled time; CAUSE_NONE: the thread ran, or has no sample */
 	struct hotspot hotspot; /* the line that has half of the sampled time; .ns 0: no such line */
 };
 

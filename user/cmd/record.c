@@ -16,8 +16,10 @@
 #include "user/cmd/parse.h"
 #include "user/cmd/print.h"
 #include "user/cmd/progress.h"
+#include "user/cmd/record_sink.h"
 #include "user/cmd/session_args.h"
 #include "user/cmd/targets.h"
+#include "user/cmd/until.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/recording/recording.h"
@@ -26,12 +28,10 @@
 #include "user/session/session.h"
 #include "user/session/sources/inject_library.h"
 
-#define POLL_MS        100
-#define SCHEDULE_MAX   1000000000
+#define POLL_MS      100
+#define SCHEDULE_MAX 1000000000
 
-#define NAMES_REPORTED (1u << 18) /* a program may make up any number */
-
-#define SUMMARY_MAX    (64u << 20) /* bytes: the summary of a larger file would keep the user waiting, and take memory */
+#define SUMMARY_MAX  (64u << 20) /* bytes: the summary of a larger file would keep the user waiting, and take memory */
 
 enum {
 	OPT_STEPS = 0x100,
@@ -51,6 +51,8 @@ enum {
 	OPT_GPU,
 	OPT_INJECT,
 	OPT_MAX_SIZE,
+	OPT_LAST,
+	OPT_UNTIL,
 	OPT_USER,
 };
 
@@ -60,7 +62,9 @@ struct record_args {
 	const char *output;
 	uint64_t duration_ns; /* 0: until the end */
 	uint64_t max_bytes;   /* of disk; 0: any */
-	bool json;            /* the summary */
+	uint64_t last_ns;     /* what is kept of the past; 0: all */
+	struct trigger_options until;
+	bool json; /* the summary */
 	struct session_options session;
 	char **command; /* NULL with targets */
 	const char *user;
@@ -93,6 +97,15 @@ static const struct argp_option options[] = {
 	{"max-size", OPT_MAX_SIZE, "SIZE", 0,
 	 "use at most SIZE of disk (1M or more; K, M and G are powers of 1024), and drop the oldest samples, steps and "
 	 "other events for that; counts and totals stay those of the whole recording",
+	 0},
+	{"last", OPT_LAST, "TIME", 0,
+	 "keep samples, steps and other events of the last TIME (1s or more) only, or with --until of the TIME before "
+	 "that and all since; counts and totals stay those of the whole recording",
+	 0},
+	{"until", OPT_UNTIL, "slow|stall[=TIME]", 0,
+	 "end the recording a second after that happens; may be given twice. slow: a step takes longer than TIME, or "
+	 "twice as long as the longest of the last 256, and 100 ms longer; stall: no step ends for TIME, or for 10 "
+	 "median steps, but at least a minute",
 	 0},
 	{"user", OPT_USER, "NAME|UID", 0,
 	 "run the command as this user (default: behind sudo the one who called it, else the one that stepflame runs "
@@ -180,6 +193,8 @@ static void settle_or_die(struct argp_state *state, struct record_args *args)
 				    (args->session.gpu == SESSION_GPU_CUPTI || args->session.gpu == SESSION_GPU_AUTO);
 	if (args->session.schedule[OP_ACTIVE] && !args->session.gpu_windows)
 		args->session.ops = true;
+	args->session.step_times = until__given(&args->until);
+	args->session.snapshot_ns = until__snapshot_ns(&args->until, args->last_ns);
 	if (args->session.ops && args->session.steps) {
 		args->session.schedule[OP_ACTIVE] = args->session.steps;
 		args->session.schedule[OP_REPEAT] = 1;
@@ -208,6 +223,14 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 		args->max_bytes = session_args__size(state, arg);
 		if (args->max_bytes < RECORDING_LIMIT_MIN)
 			argp_error(state, "--max-size wants 1M or more, not '%s'", arg);
+		return 0;
+	case OPT_LAST:
+		args->last_ns = session_args__time(state, arg);
+		if (args->last_ns < RECORDING_LAST_MIN_NS)
+			argp_error(state, "--last wants 1s or more, not '%s'", arg);
+		return 0;
+	case OPT_UNTIL:
+		until__option(state, &args->until, arg);
 		return 0;
 	case OPT_STEPS:
 		args->session.steps = strtoull(arg, &end, 10);
@@ -273,9 +296,11 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		settle_or_die(state, args);
-		if (args->max_bytes && output__is_stdout(args->output))
-			argp_error(state, "--max-size drops what was written, which standard output cannot: name a "
-					  "file with -o");
+		if ((args->max_bytes || args->last_ns) && output__is_stdout(args->output))
+			argp_error(state,
+				   "%s drops what was written, which standard output cannot: name a file with "
+				   "-o",
+				   args->max_bytes ? "--max-size" : "--last");
 		if (args->command && output__is_stdout(args->output))
 			argp_error(state, "the command writes to standard output, too: name a file with -o");
 		if (output__is_stdout(args->output) && isatty(STDOUT_FILENO))
@@ -306,89 +331,6 @@ static void on_stop_signal(int signal)
 	interrupts++;
 }
 
-/*
- * Where records go: to the file, and to the model for the summary printed at the end. The file is
- * opened, which discards what it held, only after the targets are attached; until then the few
- * records are buffered.
- */
-struct sink {
-	struct recording_writer *writer; /* NULL until the file is open */
-	struct job *job;
-	int write_err; /* first error of the file */
-	char *buffered;
-	size_t buffered_bytes;
-	size_t name_cnt; /* in the job */
-};
-
-/*
- * Is it kept for a summary without the file? The other records of a long recording would fill the
- * memory.
- */
-static bool is_reported(struct sink *sink, const struct rec_hdr *record)
-{
-	switch (record->type) {
-	case REC_NAME:
-		return !job__name(sink->job, ((const struct rec_name *)record)->id) &&
-		       sink->name_cnt++ < NAMES_REPORTED;
-	case REC_AGG:
-		return job__is_main(sink->job, ((const struct rec_agg *)record)->key.pid);
-	case REC_HOST:
-	case REC_TARGET:
-	case REC_WINDOW:
-	case REC_COUNTER:
-	case REC_COST:
-	case REC_NOTE:
-		return true;
-	}
-	return false;
-}
-
-static int record_to_file(const struct rec_hdr *record, void *ctx)
-{
-	struct sink *sink = ctx;
-
-	if (!record) {
-		if (!sink->write_err)
-			sink->write_err = recording_writer__mark(sink->writer);
-		return sink->write_err;
-	}
-	if (sink->writer) {
-		if (!sink->write_err)
-			sink->write_err = recording_writer__append(sink->writer, record);
-	} else {
-		char *buffered = realloc(sink->buffered, sink->buffered_bytes + record->size);
-
-		if (!buffered)
-			return -ENOMEM;
-		memcpy(buffered + sink->buffered_bytes, record, record->size);
-		sink->buffered = buffered;
-		sink->buffered_bytes += record->size;
-	}
-	return (is_reported(sink, record) ? job__add(sink->job, record) : 0) ?: sink->write_err;
-}
-
-static int sink_open(struct sink *sink, const char *path, uint64_t max_bytes)
-{
-	int err = recording_writer__new(path, &sink->writer);
-
-	if (err)
-		return err;
-	if (max_bytes)
-		err = recording_writer__limit(sink->writer, path, max_bytes);
-	if (err) {
-		log__error("choose another file with -o FILE", "cannot write %s: %s", output__name(path),
-			   err == -EINVAL ? "--max-size needs a regular file" : strerror(-err));
-		return err;
-	}
-	for (size_t at = 0; at < sink->buffered_bytes && !sink->write_err;) {
-		const struct rec_hdr *record = (const void *)(sink->buffered + at);
-
-		sink->write_err = recording_writer__append(sink->writer, record);
-		at += record->size;
-	}
-	return 0;
-}
-
 /* Until the next look at the session: no longer than the recording is to last. */
 static int poll_ms(const struct record_args *args, const struct session_progress *progress)
 {
@@ -400,25 +342,40 @@ static int poll_ms(const struct record_args *args, const struct session_progress
 	return left_ns < POLL_MS * 1000000ULL ? (int)(left_ns / 1000000) + 1 : POLL_MS;
 }
 
+/* Has what --until waits for happened, and long enough ago for the other processes to come to the same step? */
+static bool is_over(const struct record_sink *sink, const struct session_progress *progress, uint64_t *seen_ns)
+{
+	if (!sink->trigger || !trigger__look(sink->trigger, progress->now_ns)->seen)
+		return false;
+	*seen_ns = *seen_ns ?: progress->now_ns;
+	return progress->now_ns - *seen_ns >= UNTIL_GOES_ON_NS;
+}
+
 /*
- * Runs until the time or the steps are over, the targets have ended, a signal comes, or the sink
- * fails.
+ * Runs until the time or the steps are over, what --until waits for has happened, the targets have
+ * ended, a signal comes, or the sink fails.
  */
-static int run_session(struct session *session, const struct record_args *args, struct launch *launch)
+static int run_session(struct session *session, const struct record_args *args, struct record_sink *sink,
+		       struct launch *launch)
 {
 	struct progress shown = {.duration_ns = args->duration_ns};
 	struct session_progress progress;
+	uint64_t seen_ns = 0;
 	int err;
 
 	session__progress(session, &progress);
 	do {
 		err = session__poll(session, poll_ms(args, &progress));
 		session__progress(session, &progress);
+		err = err ?: record_sink__look(sink, progress.now_ns);
 		launch__reap(launch, false);
 		progress__show(&shown, &progress);
 	} while (!err && !interrupts && progress.alive && !progress.done && !launch->ended &&
+		 !is_over(sink, &progress, &seen_ns) &&
 		 (!args->duration_ns || progress.elapsed_ns < args->duration_ns));
 	progress__clear(&shown);
+	if (sink->trigger)
+		until__say(trigger__look(sink->trigger, progress.now_ns), session);
 	return err;
 }
 
@@ -437,7 +394,7 @@ static void prepare_injection(const struct record_args *args)
 		setenv("CUDA_INJECTION64_PATH", path, 0);
 }
 
-static int start_targets(struct session *session, const struct record_args *args, struct sink *sink,
+static int start_targets(struct session *session, const struct record_args *args, struct record_sink *sink,
 			 struct launch *launch)
 {
 	int err = targets__attach(&args->targets, session);
@@ -446,7 +403,7 @@ static int start_targets(struct session *session, const struct record_args *args
 		prepare_injection(args);
 		err = launch__fork(launch, args->command, &args->runs_as) ?: session__follow(session, launch->pid);
 	}
-	err = err ?: sink_open(sink, args->output, args->max_bytes) ?: session__open(session);
+	err = err ?: record_sink__open(sink, args->output, args->max_bytes, args->last_ns) ?: session__open(session);
 	if (!err && args->command) {
 		err = launch__release(launch);
 		if (err)
@@ -456,7 +413,7 @@ static int start_targets(struct session *session, const struct record_args *args
 	return err;
 }
 
-static void print_recording_end(const struct record_args *args, const struct sink *sink)
+static void print_recording_end(const struct record_args *args, const struct record_sink *sink)
 {
 	const char *file = output__name(args->output);
 
@@ -487,7 +444,7 @@ static int add_to_job(const struct rec_hdr *record, void *job)
 }
 
 /* Of the file, as report prints it; without one, or of a large one, of what the sink has kept. */
-static void print_summary(const struct record_args *args, const struct sink *sink)
+static void print_summary(const struct record_args *args, const struct record_sink *sink)
 {
 	bool to_stdout = output__is_stdout(args->output);
 	bool is_default = !strcmp(args->output, INPUT_DEFAULT);
@@ -510,10 +467,10 @@ static void print_summary(const struct record_args *args, const struct sink *sin
 	job__free(whole);
 }
 
-static int record(const struct record_args *args, struct sink *sink, struct launch *launch)
+static int record(const struct record_args *args, struct record_sink *sink, struct launch *launch)
 {
 	struct session *session;
-	int err = session__new(&args->session, record_to_file, sink, &session);
+	int err = session__new(&args->session, record_sink__add, sink, &session);
 
 	if (err)
 		return err;
@@ -521,13 +478,15 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 	if (err)
 		goto out;
 	log__info("armed; recording to %s%s", output__name(args->output), args->duration_ns ? "" : "; Ctrl-C ends it");
-	err = run_session(session, args, launch);
+	err = run_session(session, args, sink, launch);
 	if (interrupts < 2) {
 		int end_err = session__finish(session);
 
 		err = err ?: end_err;
 	}
 	recording_writer__flush(sink->writer);
+	if (interrupts < 2 && !sink->write_err)
+		sink->write_err = recording_writer__cut(sink->writer, sink->event_ns);
 	if (recording_writer__dropped(sink->writer)->hdr.type)
 		job__add(sink->job, &recording_writer__dropped(sink->writer)->hdr);
 	if (err && err != sink->write_err && err != -ENOENT) /* printed already */
@@ -559,7 +518,7 @@ int cmd_record(int argc, char **argv)
 				   .session = {.frequency = FREQUENCY, .usage_of_users = true}};
 	struct sigaction action = {.sa_handler = on_stop_signal};
 	struct launch launch = {.go = -1};
-	struct sink sink = {0};
+	struct record_sink sink = {0};
 	int err;
 
 	args.session.actions = args.actions;
@@ -573,11 +532,12 @@ int cmd_record(int argc, char **argv)
 	if (err)
 		return log__exit_code(err);
 	sink.job = job__new();
-	err = (sink.job ? job__only_count_children(sink.job) : -ENOMEM) ?: record(&args, &sink, &launch);
+	if (until__given(&args.until))
+		sink.trigger = trigger__new(&args.until);
+	err = sink.job && (sink.trigger || !until__given(&args.until)) ? job__only_count_children(sink.job) : -ENOMEM;
+	err = err ?: record(&args, &sink, &launch);
 	launch_user__release(&args.runs_as);
-	recording_writer__free(sink.writer);
-	free(sink.buffered);
-	job__free(sink.job);
+	record_sink__release(&sink);
 	launch__close(&launch);
 	if (launch.pid > 0 && interrupts < 2) {
 		launch__reap(&launch, true);

@@ -24,8 +24,9 @@
 #define RECORDING_CHUNK_BYTES (64 * 1024)   /* the writer ends a chunk that has this many bytes */
 #define RECORDING_CHUNK_MAX   (1024 * 1024) /* the reader refuses a larger chunk */
 #define RECORDING_LIMIT_MIN   (1024 * 1024)
+#define RECORDING_LAST_MIN_NS 1000000000ull
 
-/* REC_DROPPED: what recording_writer__limit made the writer drop. It precedes what is kept. */
+/* REC_DROPPED: what recording_writer__limit or _keep_last made the writer drop. It precedes what is kept. */
 struct rec_dropped {
 	struct rec_hdr hdr;
 	__u64 time_ns; /* of the last event that was dropped: samples, steps and the like begin after it */
@@ -61,6 +62,20 @@ int recording_writer__mark(struct recording_writer *w);
  * standard output.
  */
 int recording_writer__limit(struct recording_writer *w, const char *path, uint64_t max_bytes);
+/*
+ * From now on the writer drops events that are older than last_ns, RECORDING_LAST_MIN_NS or more,
+ * as recording_writer__limit does. It may keep up to twice as long until recording_writer__cut.
+ * Errors as there.
+ */
+int recording_writer__keep_last(struct recording_writer *w, const char *path, uint64_t last_ns);
+/*
+ * What was appended so far is older than now_ns (CLOCK_MONOTONIC): the writer goes on with dropping
+ * what is too old. To be called some times a second; without recording_writer__keep_last it does
+ * nothing. 0 or -errno, as recording_writer__append.
+ */
+int recording_writer__tick(struct recording_writer *w, uint64_t now_ns);
+/* Drops at once all that is too old, but for a sixteenth of last_ns at most. Likewise. */
+int recording_writer__cut(struct recording_writer *w, uint64_t now_ns);
 /* What the writer has dropped; hdr is 0: nothing. */
 const struct rec_dropped *recording_writer__dropped(const struct recording_writer *w);
 uint64_t recording_writer__bytes(const struct recording_writer *w);

@@ -305,6 +305,11 @@ int trim__go(struct trim *trim, uint64_t end, uint64_t bytes)
 	return err ?: trim->source.bytes == end;
 }
 
+uint64_t trim__drop_bytes(const struct trim *trim)
+{
+	return trim->drop_bytes;
+}
+
 const struct rec_dropped *trim__dropped(const struct trim *trim)
 {
 	return &trim->dropped;

@@ -19,6 +19,7 @@ struct trim;
 int trim__new(int fd, const char *path, uint64_t drop_bytes, uint64_t state_max, struct trim **out);
 /* Copies some `bytes` of a recording that now has `end`. 1: all was copied; 0; or -errno. */
 int trim__go(struct trim *trim, uint64_t end, uint64_t bytes);
+uint64_t trim__drop_bytes(const struct trim *trim); /* as given */
 /* Valid after trim__go has returned 1. */
 const struct rec_dropped *trim__dropped(const struct trim *trim);
 /*

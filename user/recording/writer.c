@@ -20,6 +20,9 @@
 #include "user/recording/step_blocks.h"
 #include "user/recording/trim.h"
 
+#define LAST_PARTS 16 /* a mark is set after this part of last_ns */
+#define MARKS      (4 * LAST_PARTS)
+
 struct recording_writer {
 	struct output output;
 	bool regular;
@@ -31,8 +34,14 @@ struct recording_writer {
 	size_t packed_room;
 	unsigned char *packed; /* buffer for a deflated chunk */
 	struct step_packer *steps;
-	char *path; /* with a limit: of the file; else NULL */
-	uint64_t max_bytes;
+	char *path;         /* with one of the next two: of the file; else NULL */
+	uint64_t max_bytes; /* 0: any */
+	uint64_t last_ns;   /* 0: any */
+	struct mark {
+		uint64_t end;     /* what the file has up to there */
+		uint64_t time_ns; /* is older than this */
+	} marks[MARKS];           /* ascending */
+	size_t mark_cnt;
 	struct trim *trim; /* copies the file without its oldest events; NULL: not now */
 	struct rec_dropped dropped;
 };
@@ -45,7 +54,10 @@ struct recording_writer {
  */
 #define TRIM_AT(max_bytes)   ((max_bytes) / 20 * 9)
 #define TRIM_PACE            16
-#define STATE_MAX(max_bytes) ((max_bytes) / 8 < 64u << 20 ? (max_bytes) / 8 : 64u << 20)
+#define STATE_MOST           (64u << 20)
+#define STATE_MAX(max_bytes) ((max_bytes) && (max_bytes) / 8 < STATE_MOST ? (max_bytes) / 8 : STATE_MOST)
+
+#define TICK_BYTES           (4u << 20) /* that are copied at a tick: 20 ms where nothing waits for the disk */
 
 #define DEFLATE_LEVEL        1 /* takes 2 ms for a second of samples; higher levels save little more */
 
@@ -137,13 +149,28 @@ int recording_writer__new(const char *path, struct recording_writer **out)
 	return err;
 }
 
+static int set_path(struct recording_writer *w, const char *path)
+{
+	if (!w->regular)
+		return -EINVAL;
+	w->path = w->path ?: realpath(path, NULL);
+	return w->path ? 0 : -errno;
+}
+
 int recording_writer__limit(struct recording_writer *w, const char *path, uint64_t max_bytes)
 {
-	if (!w->regular || max_bytes < RECORDING_LIMIT_MIN)
+	if (max_bytes < RECORDING_LIMIT_MIN)
 		return -EINVAL;
-	w->path = realpath(path, NULL);
 	w->max_bytes = max_bytes;
-	return w->path ? 0 : -errno;
+	return set_path(w, path);
+}
+
+int recording_writer__keep_last(struct recording_writer *w, const char *path, uint64_t last_ns)
+{
+	if (last_ns < RECORDING_LAST_MIN_NS)
+		return -EINVAL;
+	w->last_ns = last_ns;
+	return set_path(w, path);
 }
 
 const struct rec_dropped *recording_writer__dropped(const struct recording_writer *w)
@@ -188,6 +215,18 @@ static unsigned char *pack_chunk(struct recording_writer *w, size_t *bytes)
 	return w->packed;
 }
 
+/* The file is now the copy, which lacks what was dropped. */
+static void move_marks(struct recording_writer *w, uint64_t old_end, uint64_t new_end)
+{
+	uint64_t dropped = trim__drop_bytes(w->trim);
+	size_t kept = 0;
+
+	for (size_t i = 0; i < w->mark_cnt; i++)
+		if (w->marks[i].end > dropped)
+			w->marks[kept++] = (struct mark){w->marks[i].end - old_end + new_end, w->marks[i].time_ns};
+	w->mark_cnt = kept;
+}
+
 /* Goes on with the copy's file. 0 or -errno. */
 static int replace_file(struct recording_writer *w)
 {
@@ -197,6 +236,7 @@ static int replace_file(struct recording_writer *w)
 	if (err)
 		return err;
 	w->dropped = *trim__dropped(w->trim);
+	move_marks(w, w->end, copy->end);
 	w->end = copy->end;
 	w->output.fd = copy->output.fd;
 	copy->output.fd = old;
@@ -206,15 +246,18 @@ static int replace_file(struct recording_writer *w)
 	return 0;
 }
 
-/* After `bytes` more in the file. 0 or -errno, which ends the recording: it must not grow further. */
-static int keep_limit(struct recording_writer *w, uint64_t bytes)
+/* Begins to copy the file without the events in its first drop_bytes. 0 or -errno, which ends the recording. */
+static int begin_trim(struct recording_writer *w, uint64_t drop_bytes)
 {
-	int got = 0;
+	w->err = trim__new(w->output.fd, w->path, drop_bytes, STATE_MAX(w->max_bytes), &w->trim);
+	return w->err;
+}
 
-	if (!w->trim && w->end > TRIM_AT(w->max_bytes))
-		got = trim__new(w->output.fd, w->path, w->end / 2, STATE_MAX(w->max_bytes), &w->trim);
-	if (!got && w->trim)
-		got = trim__go(w->trim, w->end, bytes * TRIM_PACE);
+/* Copies some bytes, if a trim is in progress. 0 or -errno, which ends the recording: it must not grow further. */
+static int go_on_trimming(struct recording_writer *w, uint64_t bytes)
+{
+	int got = w->trim ? trim__go(w->trim, w->end, bytes) : 0;
+
 	if (got > 0)
 		got = replace_file(w);
 	if (got < 0) {
@@ -225,11 +268,19 @@ static int keep_limit(struct recording_writer *w, uint64_t bytes)
 	return w->err;
 }
 
+/* After `bytes` more in the file. Errors as above. */
+static int keep_limit(struct recording_writer *w, uint64_t bytes)
+{
+	int err = !w->trim && w->end > TRIM_AT(w->max_bytes) ? begin_trim(w, w->end / 2) : 0;
+
+	return err ?: go_on_trimming(w, bytes * TRIM_PACE);
+}
+
 static int write_stored(struct recording_writer *w, const void *chunk, size_t bytes)
 {
 	int err = write_whole(w, chunk, bytes);
 
-	return w->path ? err ?: keep_limit(w, bytes) : err;
+	return w->max_bytes ? err ?: keep_limit(w, bytes) : err;
 }
 
 static int write_chunk(struct recording_writer *w, uint32_t magic)
@@ -295,6 +346,54 @@ int recording_writer__flush(struct recording_writer *w)
 int recording_writer__mark(struct recording_writer *w)
 {
 	return step_packer__flush(w->steps) ?: write_chunk(w, RECORDING_MARK_MAGIC);
+}
+
+/* The bytes that are older than last_ns; 0: none. */
+static uint64_t too_old(const struct recording_writer *w, uint64_t now_ns)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < w->mark_cnt && w->marks[i].time_ns + w->last_ns <= now_ns; i++)
+		bytes = w->marks[i].end;
+	return bytes < w->end ? bytes : 0;
+}
+
+/* Sets a mark, and ends the chunk for that. */
+static int set_mark(struct recording_writer *w, uint64_t now_ns)
+{
+	int err = recording_writer__flush(w);
+
+	if (!err && w->mark_cnt < MARKS)
+		w->marks[w->mark_cnt++] = (struct mark){w->end, now_ns};
+	return err;
+}
+
+int recording_writer__tick(struct recording_writer *w, uint64_t now_ns)
+{
+	uint64_t bytes;
+	int err = 0;
+
+	if (!w->last_ns || w->err)
+		return w->err;
+	if (!w->mark_cnt || now_ns >= w->marks[w->mark_cnt - 1].time_ns + w->last_ns / LAST_PARTS)
+		err = set_mark(w, now_ns);
+	if (!err && !w->trim && w->mark_cnt && w->marks[0].time_ns + 2 * w->last_ns <= now_ns) {
+		bytes = too_old(w, now_ns);
+		err = bytes ? begin_trim(w, bytes) : 0;
+	}
+	return err ?: go_on_trimming(w, TICK_BYTES);
+}
+
+int recording_writer__cut(struct recording_writer *w, uint64_t now_ns)
+{
+	int err = w->last_ns ? recording_writer__flush(w) : w->err;
+	uint64_t bytes;
+
+	if (err || !w->last_ns)
+		return err;
+	err = go_on_trimming(w, UINT64_MAX);
+	bytes = err ? 0 : too_old(w, now_ns);
+	return bytes ? begin_trim(w, bytes) ?: go_on_trimming(w, UINT64_MAX) : err;
 }
 
 int recording_writer__read(const struct recording_writer *w, int (*fn)(const struct rec_hdr *record, void *ctx),

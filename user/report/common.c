@@ -142,7 +142,7 @@ static void print_dropped(const struct job *job, FILE *out)
 	if (!dropped->hdr.type)
 		return;
 	text__paragraph(out,
-			"dropped: samples, steps and other events of the first %.4g s (record --max-size): what is "
+			"dropped: samples, steps and other events of the first %.4g s (record --max-size, --last): what is "
 			"said of them is of the rest; calls and totals are of the whole window",
 			(job__events_from(job) - job__window(job)->start_ns) / 1e9);
 	if (dropped->states)

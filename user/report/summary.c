@@ -28,6 +28,9 @@
 #define GROUP_SHARE    0.002 /* of the time: groups of slow steps with less are not shown */
 #define NOTES_SHOWN    2
 
+#define STALL_NS       2000000000ull /* a job without a step for so long, and for so many steps, stands still */
+#define STALL_STEPS    10
+
 /* ---- what is known ---- */
 
 int summary__new(struct job *job, const struct report_options *options, struct summary *out)
@@ -122,9 +125,10 @@ static void say_title(const struct summary *summary, struct lines *lines)
 		summary_words__duration(1e9 * rows__window_s(summary->job), window);
 	lines__add(lines, &how, "%s of %s%s%s%s", window, what, python, torch, jax);
 	if (job__dropped(summary->job)->hdr.type)
-		lines__add(lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 1, 0},
-			   "events of the first %.4g s (record --max-size): steps and slow steps are of the rest",
-			   (job__events_from(summary->job) - job__window(summary->job)->start_ns) / 1e9);
+		lines__add(
+			lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 1, 0},
+			"events of the first %.4g s (record --max-size, --last): steps and slow steps are of the rest",
+			(job__events_from(summary->job) - job__window(summary->job)->start_ns) / 1e9);
 }
 
 static void say_steps(const struct summary *summary, struct lines *lines)
@@ -146,6 +150,39 @@ static void say_steps(const struct summary *summary, struct lines *lines)
 		lines__add(lines, &how, "%s", text);
 		lines__add(lines, &(struct line_text){"", LINE_PLAIN, 1, 7, 0}, "(each ends with %s)", end);
 	}
+}
+
+const struct outside_part *summary__stall(const struct summary *summary)
+{
+	const struct outside_part *after = &summary->of.outside.parts[OUTSIDE_AFTER];
+	const struct step_track *track = summary->track;
+
+	return track && after->ns >= STALL_NS && after->ns >= STALL_STEPS * track->rule_of_slow.median_ns &&
+			       !job__exit(summary->job, track->pid)
+		       ? after
+		       : NULL;
+}
+
+/* 0 or -ENOMEM. */
+static int say_stall(const struct summary *summary, struct lines *lines)
+{
+	const struct outside_part *after = summary__stall(summary);
+	const struct step_track *track = summary->track;
+	char *place = NULL, ns[32];
+
+	if (!after)
+		return 0;
+	if (after->hotspot.ns) {
+		place = hotspot__text(summary->job, &after->hotspot);
+		if (!place)
+			return -ENOMEM;
+	}
+	lines__add(lines, &(struct line_text){"Stalled", LINE_HOT, 2, 0, 0},
+		   "no step has ended in the last %s, since step %" PRIu64 ": mostly %s%s%s",
+		   summary_words__duration(after->ns, ns), track->steps[track->step_cnt - 1].index,
+		   after->cause ? summary_words__cause(after->cause) : "running", place ? ", at " : "", place ?: "");
+	free(place);
+	return 0;
 }
 
 /* Where the first main process spent its time, as it made no steps. 0 or -ENOMEM. */
@@ -185,10 +222,11 @@ static int say_no_steps(const struct summary *summary, struct lines *lines)
 	if (window->hdr.type)
 		boundaries__count(summary->job, &steps, &rule);
 	if (steps > 1) {
-		lines__add(lines, &how,
-			   "%" PRIu64 " ended, %.3g a second (%s). Only a file that was recorded with samples "
-			   "(without -F 0) has their times",
-			   steps, steps / rows__window_s(summary->job), common__step_rule(rule));
+		lines__add(lines, &how, "%" PRIu64 " ended, %.3g a second (%s). %s", steps,
+			   steps / rows__window_s(summary->job), common__step_rule(rule),
+			   job__dropped(summary->job)->hdr.type
+				   ? "None of those that were kept is whole"
+				   : "Only a file that was recorded with samples (without -F 0) has their times");
 		return 0;
 	}
 	if (boundary_cnt)
@@ -504,7 +542,7 @@ static int print_summary(const struct summary *summary, FILE *out)
 	say_title(summary, &lines);
 	if (summary->track) {
 		say_steps(summary, &lines);
-		err = err ?: say_limit(summary, &lines) ?: say_slow(summary, &lines);
+		err = err ?: say_stall(summary, &lines) ?: say_limit(summary, &lines) ?: say_slow(summary, &lines);
 		say_phases(summary, &lines);
 	} else {
 		err = err ?: say_no_steps(summary, &lines);

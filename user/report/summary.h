@@ -22,6 +22,8 @@ int summary__new(struct job *job, const struct report_options *options, struct s
 void summary__release(struct summary *summary);
 /* Returns steps per second of the track; 0 without one. */
 double summary__steps_per_s(const struct summary *summary);
+/* What the process does since its last step, where it has made none for long and is not over; else NULL. */
+const struct outside_part *summary__stall(const struct summary *summary);
 
 /* A row of the longest actions or operators. */
 struct summary_row {

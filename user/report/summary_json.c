@@ -18,6 +18,19 @@ static json_t *json_steps(const struct summary *summary)
 			 track->rule_of_slow.p99_ns / 1e9, "per_second", summary__steps_per_s(summary));
 }
 
+static json_t *json_stall(const struct summary *summary)
+{
+	const struct outside_part *stall = summary__stall(summary);
+	const struct step_track *track = summary->track;
+
+	if (!stall)
+		return json_null();
+	return json_pack("{s:f, s:I, s:s, s:o}", "seconds", stall->ns / 1e9, "since_step",
+			 (json_int_t)track->steps[track->step_cnt - 1].index, "cause",
+			 stall->cause ? sample_cause__name(stall->cause) : "running", "where",
+			 steps_report__json_hotspots(summary->job, &stall->hotspot, 1));
+}
+
 static json_t *json_limit(const struct summary *summary)
 {
 	const struct verdict *verdict = &summary->of.verdict;
@@ -161,6 +174,7 @@ int summary__json(struct job *job, const struct report_options *options, FILE *o
 	object = common__json(job, report_summary.name);
 	common__json_set(&object, "ended", json_endings(&summary));
 	common__json_set(&object, "steps", json_steps(&summary));
+	common__json_set(&object, "stall", json_stall(&summary));
 	common__json_set(&object, "limit", json_limit(&summary));
 	common__json_set(&object, "slow", json_slow(&summary));
 	common__json_set(&object, "phases", json_phases(&summary));

@@ -82,7 +82,8 @@ static void configure_programs(struct stepflame_bpf *skel, enum attach_backend b
 	for (size_t i = 0; i < NAME__COUNT; i++)
 		names[i] = session__name_id(fixed_names[i]);
 	skel->rodata->step_limit = s->options.steps;
-	skel->rodata->want_step_times = s->options.live_ns || s->options.frequency || s->options.gpu != SESSION_GPU_OFF;
+	skel->rodata->want_step_times = s->options.step_times || s->options.live_ns || s->options.frequency ||
+					s->options.gpu != SESSION_GPU_OFF;
 	skel->rodata->want_children = s->options.children != CHILDREN_NONE;
 	if (capabilities__of_program() && geteuid())
 		skel->rodata->only_uid = getuid();
@@ -381,7 +382,9 @@ static uint64_t snapshot_interval_ns(const struct session *s)
 {
 	uint64_t grown = s->progress.elapsed_ns / SNAPSHOT_GROWTH;
 
-	grown = grown < SNAPSHOT_MAX_NS ? grown : SNAPSHOT_MAX_NS;
+	uint64_t most = s->options.snapshot_ns ?: SNAPSHOT_MAX_NS;
+
+	grown = grown < most ? grown : most;
 	return s->options.live_ns ?: grown > SNAPSHOT_MIN_NS ? grown : SNAPSHOT_MIN_NS;
 }
 
@@ -434,7 +437,7 @@ int session__poll(struct session *s, int timeout_ms)
 	targets__tend(s);
 	SOURCES_CALL(tend, s);
 	check_guardian(s);
-	now = session__now_ns();
+	now = s->progress.now_ns = session__now_ns();
 	if (s->opened) {
 		s->progress.elapsed_ns = now - s->window_start_ns;
 		snapshot__progress(s);

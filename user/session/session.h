@@ -38,10 +38,12 @@ struct session_options {
 	uint32_t frequency; /* samples per second; 0: no samples */
 	bool syscalls;      /* system calls, and the files that they read and write */
 	enum session_gpu gpu;
-	bool gpu_windows;    /* record GPU activity only in the windows of the schedule */
-	bool usage;          /* record usage of the host's GPUs, also with gpu off */
-	bool usage_of_users; /* the same, but only once a target has CUDA's driver mapped */
-	bool inject;         /* inject the library for GPU activity into attached processes */
+	bool gpu_windows;     /* record GPU activity only in the windows of the schedule */
+	bool usage;           /* record usage of the host's GPUs, also with gpu off */
+	bool usage_of_users;  /* the same, but only once a target has CUDA's driver mapped */
+	bool inject;          /* inject the library for GPU activity into attached processes */
+	bool step_times;      /* each step boundary, also without samples */
+	uint64_t snapshot_ns; /* longest time between snapshots; 0: a quarter of an hour */
 	/* For a live view: interval of snapshots, which include waits in progress; 0: no view. */
 	uint64_t live_ns;
 	/* torch.profiler.schedule, by enum op_schedule_word; active 0: no schedule. */
@@ -55,6 +57,7 @@ struct session_options {
 typedef int (*session_sink)(const struct rec_hdr *record, void *ctx);
 
 struct session_progress {
+	uint64_t now_ns;     /* CLOCK_MONOTONIC */
 	uint64_t elapsed_ns; /* since the window opened; 0 before */
 	uint64_t steps;
 	uint64_t calls; /* spans counted so far, at the last snapshot */
@@ -102,6 +105,9 @@ void session__progress(const struct session *s, struct session_progress *out);
 
 /* Makes BPF emit stacks and paths again, for a sink that has dropped them (job__forget_stacks). */
 void session__resend_stacks(struct session *s);
+
+/* Puts a message for the reader of the reports into the recording. */
+void session__note(struct session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /*
  * Closes the windows, detaches, and hands the final aggregates, counters and costs to the sink. 0

@@ -144,8 +144,6 @@ void target__clear_state(struct target *t, enum source_id id);
 uint64_t session__now_ns(void);
 /* Passes a record to the sink. 0, or the first -errno of the sink. */
 int session__emit(struct session *s, const struct rec_hdr *record);
-/* Adds a note to the report. */
-void session__note(struct session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The id of a text, without emitting the text. */
 uint64_t session__name_id(const char *text);
 /* Emits a text as a name. Returns its id. */

@@ -19,7 +19,7 @@
 #include "user/model/stacks.h"
 #include "user/report/common.h"
 #include "user/report/rows.h"
-#include "user/top/step_times.h"
+#include "user/top/step_rows.h"
 
 /* The totals of an action at the last frame and at the last reset. */
 struct seen_time {
@@ -89,7 +89,9 @@ void top__free(struct top *top)
 
 int top__step(struct top *top, const struct rec_step *step)
 {
-	return step_times__add(&top->steps, step);
+	int timed = step_times__add(&top->steps, step, NULL);
+
+	return timed < 0 ? timed : 0;
 }
 
 void top__reset(struct top *top)
@@ -499,7 +501,7 @@ int top__update(struct top *top, struct job *job, const struct top_usage *usage,
 	err = err ?: interval__add_samples(&interval) ?: interval__add_functions(&interval);
 	err = err ?: interval__add_waits(&interval) ?: interval__add_threads(&interval);
 	err = err ?: interval__add_processes(&interval);
-	err = err ?: step_times__rows(&top->steps, job, interval.seconds, &frame->rows[TOP_STEPS]);
+	err = err ?: step_rows__add(&top->steps, job, interval.seconds, &frame->rows[TOP_STEPS]);
 	free(interval.threads.items);
 	if (err)
 		top_frame__release(frame);

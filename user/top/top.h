@@ -27,11 +27,9 @@ enum top_format {
 	TOP_MS,      /* three significant digits, in ms */
 };
 
-#define TOP_VALUES        7
-#define TOP_HISTORY       24  /* steps in a row's sparkline */
-#define TOP_STEPS_KEPT    256 /* per process: mean and percentiles cover these */
-#define TOP_PROCESSES_MAX 256 /* processes with steps */
-#define TOP_GPUS_MAX      16
+#define TOP_VALUES   7
+#define TOP_HISTORY  24 /* steps in a row's sparkline */
+#define TOP_GPUS_MAX 16
 
 struct top_column {
 	const char *title;

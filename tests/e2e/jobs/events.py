@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Equal steps of some ms until the file --stop is there. Each file that comes into --events makes one step sleep as many seconds as it says."""
+
+import os
+import time
+from pathlib import Path
+
+import common
+import torch
+
+
+def sleep_for(folder):
+    """Seconds of the next event; its file goes."""
+    for event in folder.iterdir():
+        seconds = float(event.read_text())
+        event.unlink()
+        return seconds
+    return 0
+
+
+def main():
+    p = common.parser(__doc__, work=256)
+    p.add_argument("--stop", required=True)
+    p.add_argument("--events", required=True, type=Path)
+    args = p.parse_args()
+    common.prepare(args)
+    model = torch.nn.Sequential(*(torch.nn.Linear(args.work, args.work) for _ in range(4)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    x = torch.ones(args.work, args.work)
+    common.wait(args)
+    steps, slow = 0, []
+    while not os.path.exists(args.stop):
+        seconds = sleep_for(args.events)
+        time.sleep(seconds)
+        if seconds:
+            slow.append(steps)
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+        steps += 1
+    common.write(args, {"steps": steps, "slow": slow, "pid": os.getpid()})
+
+
+if __name__ == "__main__":
+    main()

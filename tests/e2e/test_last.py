@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""record --last keeps what was last, and --until ends the recording where something happens. Truth: the steps that the job was told to make slow."""
+
+import re
+import signal
+
+import helpers
+import pytest
+from helpers import OK, stepflame
+
+SLOW_SECONDS = 3  # also on a machine on which other steps take a second
+
+
+class Steps:
+    """A job of steps of some ms, which it makes slow when told to."""
+
+    def __init__(self, bench):
+        self.events, self.stop = bench.directory / "events", bench.directory / "stop"
+        self.events.mkdir()
+        self.job = bench.job("events.py", "--stop", self.stop, "--events", self.events).until_ready()
+
+    def release_for(self, seconds):
+        """Until it has run for so long."""
+        self.job.release()
+        self.job.until_ran(seconds)
+
+    def sleep(self, seconds):
+        part = self.events.with_name("part")
+        part.write_text(str(seconds))
+        part.rename(self.events / "event")
+
+    def truth(self):
+        self.stop.touch()
+        return self.job.truth()
+
+
+def text_of(report):
+    return re.sub(r"\s+", " ", report)
+
+
+@helpers.needs_bpf
+def test_slow(bench):
+    """The recording ends by itself, and has the slow step and those before it; counts are those of all steps."""
+    steps = Steps(bench)
+    record = bench.record("-p", steps.job.pid, "--last", "1s", "--until", "slow=%ds" % (SLOW_SECONDS - 1)).until_armed()
+    steps.release_for(3)
+    steps.sleep(SLOW_SECONDS)
+    assert record.wait() == OK, record.what()
+    [slow] = steps.truth()["slow"]
+    assert "step %d of process %d took 3" % (slow + 1, steps.job.pid) in record.stderr, record.what()
+
+    report = helpers.report(record.file, "--steps")
+    assert report["window"]["events_from_seconds"] > 0.5
+    indexes = [step["index"] for step in report["steps"]]
+    # a second before the slow one, and one behind it
+    assert indexes[0] > 1 and indexes[0] < slow + 1 < indexes[-1]
+    assert report["steps"][indexes.index(slow + 1)]["duration_s"] >= SLOW_SECONDS
+    assert report["dropped"]["steps"] + len(indexes) >= slow
+    found = helpers.report(record.file, "--all")
+    assert helpers.actions(found)["Optimizer.step#SGD.step"]["count"] == found["window"]["steps"] >= max(indexes)
+    text = text_of(helpers.report_text(record.file))
+    assert "(record --max-size, --last)" in text and "this has ended the recording" in text
+
+
+@helpers.needs_bpf
+def test_stall(bench):
+    """The time before the stall is kept, however long the stall is, and the summary says what the job waits for."""
+    steps = Steps(bench)
+    record = bench.record("-p", steps.job.pid, "--last", "1s", "--until", "slow=1h", "--until", "stall=4s").until_armed()
+    steps.release_for(2)
+    steps.sleep(1000)
+    assert record.wait() == OK, record.what()
+    [said] = re.findall(r"process %d has ended no step for ([0-9.]+) s, since step (\d+)" % steps.job.pid, record.stderr)
+    assert float(said[0]) >= 4
+    assert re.search(r"Stalled +no step has ended in the last [0-9.]+ s, since step %s: mostly sleeping, at events.py:\d+ main" % said[1], text_of(record.stdout))
+    report = helpers.report(record.file, "--steps")
+    assert report["steps"][-1]["index"] == int(said[1]) and report["outside"]["after"]["seconds"] >= 4
+    assert report["window"]["events_from_seconds"] > 0
+    stall = helpers.report(record.file, "--summary")["stall"]
+    assert stall["since_step"] == int(said[1]) and stall["cause"] == "sleep" and stall["seconds"] >= 4
+    steps.job.popen.kill()
+
+
+@helpers.needs_bpf
+def test_interrupted(bench):
+    """Without --until it keeps the last ones until Ctrl-C."""
+    steps = Steps(bench)
+    record = bench.record("-p", steps.job.pid, "--last", "1s").until_armed()
+    steps.release_for(4)
+    record.popen.send_signal(signal.SIGINT)
+    assert record.wait() == OK, record.what()
+    report = helpers.report(record.file, "--steps")
+    assert report["window"]["events_from_seconds"] > 0
+    assert 0 < len(report["steps"]) < report["dropped"]["steps"] <= steps.truth()["steps"]
+    for options in (["--advanced"], ["--io"], ["--per-rank"]):
+        assert stepflame("report", record.file, *options).returncode == OK
+    assert stepflame("flame", record.file, "-o", bench.directory / "f.html").returncode == OK
+
+
+@helpers.needs_bpf
+@pytest.mark.parametrize("until", ["slow", "stall=1h"])
+def test_nothing_happens(bench, until):
+    steps = Steps(bench)
+    record = bench.record("-p", steps.job.pid, "-F", 0, "-d", "1s", "--until", until).until_armed()
+    steps.release_for(0.5)
+    assert record.wait() == OK and "nothing of what --until waits for" in record.stderr, record.what()
+    steps.truth()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--last", "500ms"], "1s or more"),
+        (["--last", "1s", "-o", "-"], "standard output"),
+        (["--last", "soon"], "not a time"),
+        (["--until", "fast"], "--until wants"),
+        (["--until", "slowly"], "--until wants"),
+        (["--until", "slow="], "not a time"),
+        (["--until", "stall=0"], "not a time"),
+    ],
+)
+def test_usage(options, says):
+    result = stepflame("record", "-p", "1", *options)
+    assert result.returncode == helpers.USAGE and says in result.stderr, result

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What record --until sees as a slow step and as a stall. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "user/analysis/trigger.h"
+
+#define MS  1000000ull
+#define S   (1000 * MS)
+#define PID 10
+
+static struct trigger *trigger;
+static uint64_t now_ns, boundaries;
+
+static void start(struct trigger_options options)
+{
+	trigger__free(trigger);
+	trigger = trigger__new(&options);
+	assert_non_null(trigger);
+	now_ns = 1000 * S;
+	boundaries = 0;
+}
+
+static int tear_down(void **state)
+{
+	trigger__free(trigger);
+	trigger = NULL;
+	return 0;
+}
+
+static const struct trigger_event *look(void)
+{
+	return trigger__look(trigger, now_ns);
+}
+
+/* A step of so many ms, of which some are validation. */
+static void step_with(uint64_t ms, uint64_t validation_ms)
+{
+	struct rec_step step = {.hdr = {.type = REC_STEP, .size = sizeof(step)}, .pid = PID, .tid = PID};
+
+	step.time_ns = now_ns += ms * MS;
+	step.index = ++boundaries;
+	step.rule = STEP_OPTIMIZER;
+	step.phase_ns[PHASE_VALIDATION] = validation_ms * MS;
+	assert_int_equal(trigger__add(trigger, &step.hdr, now_ns), 0);
+}
+
+static void step(uint64_t ms)
+{
+	step_with(ms, 0);
+}
+
+/* The first boundary begins the first step. */
+static void steps(int cnt, uint64_t ms)
+{
+	for (int i = 0; i < cnt; i++)
+		step(ms);
+}
+
+static void snapshot(uint64_t calls)
+{
+	struct rec_agg agg = {
+		.hdr = {.type = REC_AGG, .size = sizeof(agg)}, .key = {.pid = PID}, .val = {.calls = calls}};
+
+	assert_int_equal(trigger__add(trigger, &agg.hdr, now_ns), 0);
+	assert_int_equal(trigger__add(trigger, NULL, now_ns), 0);
+}
+
+static const struct trigger_options slow = {.on = {[TRIGGER_SLOW] = true}}, stall = {.on = {[TRIGGER_STALL] = true}};
+
+/* Twice as long as the longest, once there are enough; a step exactly twice as long is not. */
+static void test_slow(void **state)
+{
+	start(slow);
+	steps(TRIGGER_STEPS_MIN, 100); /* one step less than that */
+	step(5000);
+	assert_false(look()->seen);
+	start(slow);
+	steps(TRIGGER_STEPS_MIN + 1, 100);
+	step(200);
+	assert_false(look()->seen);
+	step(401);
+	assert_true(look()->seen);
+	assert_int_equal(look()->kind, TRIGGER_SLOW);
+	assert_int_equal(look()->pid, PID);
+	assert_int_equal(look()->step, TRIGGER_STEPS_MIN + 3);
+	assert_int_equal(look()->duration_ns, 401 * MS);
+	assert_int_equal(look()->median_ns, 100 * MS);
+	assert_int_equal(look()->longest_ns, 200 * MS);
+	step(9000); /* the first event stays */
+	assert_int_equal(look()->duration_ns, 401 * MS);
+}
+
+/* What comes again and again is no event; what was last so long ago that it is no longer known is one. */
+static void test_rhythm(void **state)
+{
+	start(slow);
+	for (int i = 0; i < 4 * TRIGGER_STEPS; i++)
+		step(i % 50 == 10 ? 1000 : 100);
+	assert_false(look()->seen);
+	steps(TRIGGER_STEPS, 100);
+	step(1000);
+	assert_true(look()->seen);
+}
+
+/* Steps of a millisecond of which one takes 50 are no event. */
+static void test_short(void **state)
+{
+	start(slow);
+	steps(TRIGGER_STEPS, 1);
+	step(101);
+	assert_false(look()->seen);
+	steps(TRIGGER_STEPS, 1);
+	step(102);
+	assert_true(look()->seen);
+}
+
+static void test_given_time(void **state)
+{
+	start((struct trigger_options){.on = {[TRIGGER_SLOW] = true}, .ns = {[TRIGGER_SLOW] = 2 * S}});
+	steps(100, 100);
+	step(1000);
+	step(2000);
+	assert_false(look()->seen);
+	step(2001);
+	assert_true(look()->seen);
+	assert_int_equal(look()->longest_ns, 2 * S);
+}
+
+/* With two steps only: a given time needs no others. */
+static void test_first_step(void **state)
+{
+	start((struct trigger_options){.on = {[TRIGGER_SLOW] = true}, .ns = {[TRIGGER_SLOW] = 2 * S}});
+	step(1);
+	step(3000);
+	assert_true(look()->seen);
+	assert_int_equal(look()->median_ns, 0);
+}
+
+static void test_validation_is_not_slow(void **state)
+{
+	start(slow);
+	steps(TRIGGER_STEPS_MIN + 1, 100);
+	step_with(60000, 59800);
+	assert_false(look()->seen);
+	step_with(60000, 59300);
+	assert_true(look()->seen);
+	assert_int_equal(look()->duration_ns, 700 * MS);
+}
+
+/* A boundary by a worse rule within the step has the validation. */
+static void test_validation_before_another_boundary(void **state)
+{
+	struct rec_step other = {.hdr = {.type = REC_STEP, .size = sizeof(other)}, .pid = PID, .tid = PID};
+
+	start(slow);
+	steps(TRIGGER_STEPS_MIN + 1, 100);
+	other.rule = STEP_BACKWARD;
+	other.index = 1;
+	other.time_ns = now_ns + 59000 * MS;
+	other.phase_ns[PHASE_VALIDATION] = 58900 * MS;
+	assert_int_equal(trigger__add(trigger, &other.hdr, now_ns), 0);
+	step(59050);
+	assert_false(look()->seen);
+}
+
+/* A minute, or ten steps where these are longer. */
+static void test_stall(void **state)
+{
+	start(stall);
+	now_ns += 1000 * S;
+	assert_false(look()->seen); /* without a step: it does not train yet */
+	steps(10, 100);
+	now_ns += 60 * S;
+	assert_false(look()->seen);
+	now_ns += 1;
+	assert_true(look()->seen);
+	assert_int_equal(look()->kind, TRIGGER_STALL);
+	assert_int_equal(look()->step, 10);
+	assert_int_equal(look()->duration_ns, 60 * S + 1);
+	start(stall);
+	steps(10, 10000);
+	now_ns += 100 * S;
+	assert_false(look()->seen);
+	now_ns += 1;
+	assert_true(look()->seen);
+}
+
+/* Actions that end, as in validation, are no stall. */
+static void test_active(void **state)
+{
+	start(stall);
+	steps(10, 100);
+	for (int i = 1; i < 10; i++) {
+		now_ns += 30 * S;
+		snapshot(i);
+		assert_false(look()->seen);
+	}
+	now_ns += 30 * S;
+	snapshot(9);
+	assert_false(look()->seen);
+	now_ns += 31 * S;
+	snapshot(9);
+	assert_true(look()->seen);
+	assert_int_equal(look()->duration_ns, 61 * S);
+}
+
+static void test_ended(void **state)
+{
+	struct rec_proc end = {.hdr = {.type = REC_PROC, .size = sizeof(end)}, .event = PROC_EXIT, .pid = PID};
+
+	start(stall);
+	steps(10, 100);
+	assert_int_equal(trigger__add(trigger, &end.hdr, now_ns), 0);
+	now_ns += 1000 * S;
+	assert_false(look()->seen);
+	steps(2, 100); /* another process with its pid */
+	now_ns += 1000 * S;
+	assert_true(look()->seen);
+}
+
+/* What is kept is the time before the step in progress, and then before the event. */
+static void test_before(void **state)
+{
+	struct rec_proc end = {.hdr = {.type = REC_PROC, .size = sizeof(end)}, .event = PROC_EXIT, .pid = PID};
+	uint64_t begin_ns;
+
+	start(slow);
+	assert_int_equal(trigger__before(trigger, now_ns), now_ns);
+	steps(TRIGGER_STEPS_MIN + 1, 100);
+	begin_ns = now_ns;
+	assert_int_equal(trigger__before(trigger, begin_ns + 50 * S), begin_ns);
+	assert_int_equal(trigger__before(trigger, begin_ns + TRIGGER_KEPT_NS), begin_ns + TRIGGER_KEPT_NS);
+	step(100 * 1000);
+	assert_true(look()->seen);
+	assert_int_equal(look()->start_ns, begin_ns);
+	assert_int_equal(trigger__before(trigger, begin_ns + 500 * S), begin_ns);
+	start(stall);
+	steps(10, 100);
+	begin_ns = now_ns;
+	now_ns += 61 * S;
+	assert_true(look()->seen);
+	assert_int_equal(trigger__before(trigger, now_ns), begin_ns);
+	start(stall);
+	steps(10, 100);
+	assert_int_equal(trigger__add(trigger, &end.hdr, now_ns), 0);
+	assert_int_equal(trigger__before(trigger, now_ns + S), now_ns + S);
+}
+
+static void test_off(void **state)
+{
+	start(slow);
+	steps(100, 100);
+	now_ns += 1000 * S;
+	assert_false(look()->seen);
+	start(stall);
+	steps(100, 100);
+	step(50000);
+	assert_false(look()->seen);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(test_slow, tear_down),
+		cmocka_unit_test_teardown(test_rhythm, tear_down),
+		cmocka_unit_test_teardown(test_short, tear_down),
+		cmocka_unit_test_teardown(test_given_time, tear_down),
+		cmocka_unit_test_teardown(test_first_step, tear_down),
+		cmocka_unit_test_teardown(test_validation_is_not_slow, tear_down),
+		cmocka_unit_test_teardown(test_validation_before_another_boundary, tear_down),
+		cmocka_unit_test_teardown(test_stall, tear_down),
+		cmocka_unit_test_teardown(test_active, tear_down),
+		cmocka_unit_test_teardown(test_ended, tear_down),
+		cmocka_unit_test_teardown(test_before, tear_down),
+		cmocka_unit_test_teardown(test_off, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/analysis/trigger.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/lib/array.h"
+#include "user/lib/compare.h"
+#include "user/lib/percentile.h"
+
+#define STALL_STEPS 10
+
+/* A process that makes steps. */
+struct watched {
+	uint32_t pid;
+	bool ended;
+	uint64_t ns[TRIGGER_STEPS]; /* the last steps, each at its number modulo that */
+	uint64_t step_cnt;
+	uint64_t active_ns;           /* when it last ended a step, an action or a label */
+	uint64_t step_end_ns;         /* of the last step */
+	uint64_t last_step;           /* its index */
+	uint64_t calls, calls_before; /* in this snapshot so far, and in the last */
+};
+
+struct trigger {
+	struct trigger_options options;
+	struct step_times times;
+	struct array processes; /* struct watched */
+	struct trigger_event event;
+};
+
+const char *const trigger_names[TRIGGER__COUNT] = {[TRIGGER_SLOW] = "slow", [TRIGGER_STALL] = "stall"};
+
+struct trigger *trigger__new(const struct trigger_options *options)
+{
+	struct trigger *trigger = calloc(1, sizeof(*trigger));
+
+	if (trigger)
+		trigger->options = *options;
+	return trigger;
+}
+
+void trigger__free(struct trigger *trigger)
+{
+	if (!trigger)
+		return;
+	step_times__free(&trigger->times);
+	free(trigger->processes.items);
+	free(trigger);
+}
+
+static struct watched *find(const struct trigger *trigger, uint32_t pid)
+{
+	struct watched *all = trigger->processes.items;
+
+	for (size_t i = 0; i < trigger->processes.cnt; i++)
+		if (all[i].pid == pid)
+			return &all[i];
+	return NULL;
+}
+
+static size_t kept(const struct watched *process)
+{
+	return process->step_cnt < TRIGGER_STEPS ? process->step_cnt : TRIGGER_STEPS;
+}
+
+static uint64_t longest_ns(const struct watched *process)
+{
+	uint64_t ns = 0;
+
+	for (size_t i = 0; i < kept(process); i++)
+		ns = process->ns[i] > ns ? process->ns[i] : ns;
+	return ns;
+}
+
+/* 0: there are no steps. */
+static uint64_t median_ns(const struct watched *process)
+{
+	uint64_t sorted[TRIGGER_STEPS];
+	size_t cnt = kept(process);
+
+	memcpy(sorted, process->ns, cnt * sizeof(*sorted));
+	qsort(sorted, cnt, sizeof(*sorted), compare__u64);
+	return cnt ? sorted[percentile__index(cnt, 50)] : 0;
+}
+
+static bool is_far_beyond(uint64_t ns, uint64_t other_ns)
+{
+	return ns > 2 * other_ns && ns > other_ns + TRIGGER_SLOW_NS;
+}
+
+/* Nearly all steps are like the one before them, and need no look at all that are kept. */
+static bool is_unusual(const struct watched *process, uint64_t ns)
+{
+	return process->step_cnt >= TRIGGER_STEPS_MIN &&
+	       is_far_beyond(ns, process->ns[(process->step_cnt - 1) % TRIGGER_STEPS]) &&
+	       is_far_beyond(ns, longest_ns(process));
+}
+
+static void set_event(struct trigger *trigger, enum trigger_kind kind, const struct watched *process,
+		      struct trigger_event event)
+{
+	event.seen = true;
+	event.kind = kind;
+	event.pid = process->pid;
+	event.median_ns = median_ns(process);
+	event.longest_ns = longest_ns(process);
+	trigger->event = event;
+}
+
+static int add_step(struct trigger *trigger, const struct rec_step *record)
+{
+	uint64_t ns, given_ns = trigger->options.ns[TRIGGER_SLOW];
+	struct watched *process = find(trigger, record->pid);
+	struct timed_step step;
+	int timed = step_times__add(&trigger->times, record, &step);
+
+	if (timed <= 0)
+		return timed;
+	if (!process) {
+		process = array__add(&trigger->processes, sizeof(*process));
+		if (!process)
+			return -ENOMEM;
+		process->pid = record->pid;
+	}
+	process->ended = false; /* or another process has its pid now */
+	ns = step.duration_ns > step.besides_ns ? step.duration_ns - step.besides_ns : 0;
+	process->active_ns = process->step_end_ns = step.end_ns;
+	process->last_step = step.index;
+	if (trigger->options.on[TRIGGER_SLOW] && (given_ns ? ns > given_ns : is_unusual(process, ns)))
+		set_event(trigger, TRIGGER_SLOW, process,
+			  (struct trigger_event){
+				  .start_ns = step.end_ns - step.duration_ns, .step = step.index, .duration_ns = ns});
+	process->ns[process->step_cnt++ % TRIGGER_STEPS] = ns;
+	return 0;
+}
+
+static void end_snapshot(struct trigger *trigger, uint64_t now_ns)
+{
+	struct watched *all = trigger->processes.items;
+
+	for (size_t i = 0; i < trigger->processes.cnt; i++) {
+		if (all[i].calls != all[i].calls_before && now_ns > all[i].active_ns)
+			all[i].active_ns = now_ns;
+		all[i].calls_before = all[i].calls;
+		all[i].calls = 0;
+	}
+}
+
+int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t now_ns)
+{
+	const struct rec_proc *proc = (const void *)record;
+	const struct rec_agg *agg = (const void *)record;
+	struct watched *process;
+
+	if (trigger->event.seen)
+		return 0;
+	if (!record)
+		end_snapshot(trigger, now_ns);
+	else if (record->type == REC_STEP)
+		return add_step(trigger, (const void *)record);
+	else if (record->type == REC_AGG && (process = find(trigger, agg->key.pid)))
+		process->calls += agg->val.calls;
+	else if (record->type == REC_PROC && proc->event == PROC_EXIT && (process = find(trigger, proc->pid)))
+		process->ended = true;
+	return 0;
+}
+
+const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_ns)
+{
+	struct watched *all = trigger->processes.items;
+
+	for (size_t i = 0; i < trigger->processes.cnt && trigger->options.on[TRIGGER_STALL]; i++) {
+		uint64_t still_ns = now_ns > all[i].active_ns ? now_ns - all[i].active_ns : 0;
+		uint64_t given_ns = trigger->options.ns[TRIGGER_STALL];
+
+		if (trigger->event.seen || all[i].ended || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
+			continue;
+		if (given_ns || still_ns > STALL_STEPS * median_ns(&all[i]))
+			set_event(trigger, TRIGGER_STALL, &all[i],
+				  (struct trigger_event){.start_ns = all[i].step_end_ns,
+							 .step = all[i].last_step,
+							 .duration_ns = still_ns});
+	}
+	return &trigger->event;
+}
+
+uint64_t trigger__before(const struct trigger *trigger, uint64_t now_ns)
+{
+	const struct watched *all = trigger->processes.items;
+	uint64_t before_ns = now_ns;
+
+	if (trigger->event.seen)
+		return trigger->event.start_ns;
+	for (size_t i = 0; i < trigger->processes.cnt; i++)
+		if (!all[i].ended && all[i].step_end_ns < before_ns && now_ns - all[i].step_end_ns < TRIGGER_KEPT_NS)
+			before_ns = all[i].step_end_ns;
+	return before_ns;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Sees, while a recording grows, what it is worth keeping for. In: its records as they come. Out:
+ * the first event.
+ *
+ * A slow step: longer than a given time; or, without one, twice as long as the longest of the last
+ * TRIGGER_STEPS and TRIGGER_SLOW_NS longer, once there are TRIGGER_STEPS_MIN. So what a job does
+ * again and again, like a log in each fiftieth step, is no event. Time in validation and checkpoints
+ * does not count.
+ *
+ * A stall: a process that has made steps ends none, and neither an action nor a label, for a given
+ * time; or, without one, for ten times its median step, but at least a minute.
+ */
+#ifndef STEPFLAME_USER_ANALYSIS_TRIGGER_H
+#define STEPFLAME_USER_ANALYSIS_TRIGGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "include/records.h"
+#include "user/model/step_times.h"
+
+#define TRIGGER_STEPS     STEP_TIMES_KEPT
+#define TRIGGER_STEPS_MIN 64
+#define TRIGGER_SLOW_NS   100000000ull
+#define TRIGGER_STALL_NS  60000000000ull
+#define TRIGGER_KEPT_NS   3600000000000ull
+
+enum trigger_kind { TRIGGER_SLOW, TRIGGER_STALL, TRIGGER__COUNT };
+
+/* "slow", "stall". */
+extern const char *const trigger_names[TRIGGER__COUNT];
+
+struct trigger_options {
+	bool on[TRIGGER__COUNT];
+	uint64_t ns[TRIGGER__COUNT]; /* 0: the trigger finds it out */
+};
+
+struct trigger_event {
+	bool seen;
+	enum trigger_kind kind;
+	uint32_t pid;
+	uint64_t start_ns;    /* of the slow step; end of the last step before the stall */
+	uint64_t step;        /* index of the slow one; of the last before the stall */
+	uint64_t duration_ns; /* of the slow step, or the stall so far; without validation and checkpoints */
+	uint64_t median_ns;   /* of the steps before; 0: there are none */
+	uint64_t longest_ns;  /* likewise */
+};
+
+struct trigger;
+
+struct trigger *trigger__new(const struct trigger_options *options); /* NULL: no memory */
+void trigger__free(struct trigger *trigger);                         /* accepts NULL */
+/*
+ * Takes a record; NULL: a snapshot has ended. now_ns: CLOCK_MONOTONIC. Once there is an event, it
+ * does nothing. 0 or -ENOMEM.
+ */
+int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t now_ns);
+/* Looks for stalls. The event stays the trigger's. */
+const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_ns);
+/*
+ * The time before this is what tells of the event: when the slow step or the stall began; without an
+ * event, when the step in progress that is oldest did, since it may become one, but no longer ago
+ * than TRIGGER_KEPT_NS. now_ns: no step is in progress.
+ */
+uint64_t trigger__before(const struct trigger *trigger, uint64_t now_ns);
+
+#endif
