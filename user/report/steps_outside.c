@@ -94,7 +94,8 @@ void steps_report__print_dropped(struct job *job, const struct step_track *track
 		return;
 	list_phases(dropped, phases, sizeof(phases));
 	text__paragraph(out,
-			"before: %" PRIu64 " steps, of which the recording has kept only this (--max-size, --last): median "
+			"before: %" PRIu64
+			" steps, of which the recording has kept only this (--max-size, --last): median "
 			"%.4g ms, p99 %.4g ms (within 1.1 %%), shortest %.4g ms, longest %.4g ms, %.4g s in all%s",
 			(uint64_t)dropped->steps, dropped_steps__percentile_ns(dropped, 50) / 1e6,
 			dropped_steps__percentile_ns(dropped, 99) / 1e6, dropped->min_ns / 1e6, dropped->max_ns / 1e6,
