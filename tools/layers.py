@@ -26,6 +26,7 @@ LAYERS = [
     "user/export",
     "user/page",
     "user/top",
+    "user/watch",
     "user/cmd",
 ]
 ALONE = {"bpf": ["include", "bpf"], "user/inject": ["include", "user/inject"]}  # built by themselves

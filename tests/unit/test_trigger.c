@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* What record --until sees as a slow step and as a stall. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -252,6 +253,61 @@ static void test_before(void **state)
 	assert_int_equal(trigger__before(trigger, now_ns + S), now_ns + S);
 }
 
+static void end(int status)
+{
+	struct rec_proc end = {.hdr = {.type = REC_PROC, .size = sizeof(end)}, .event = PROC_EXIT, .pid = PID};
+
+	end.exit_code = status;
+	end.time_ns = now_ns;
+	assert_int_equal(trigger__add(trigger, &end.hdr, now_ns), 0);
+}
+
+/* Signals with which a person or a scheduler ends a job are no bad end, nor is exit status 0. */
+static void test_end(void **state)
+{
+	const struct trigger_options options = {.on = {[TRIGGER_END] = true}};
+
+	start(options);
+	end(SIGKILL); /* has made no step */
+	assert_false(look()->seen);
+	for (int i = 0; i < 3; i++) {
+		steps(10, 100);
+		end((int[]){0, SIGINT, SIGTERM}[i]);
+		assert_false(look()->seen);
+	}
+	steps(10, 100);
+	end(SIGKILL);
+	assert_true(look()->seen);
+	assert_int_equal(look()->kind, TRIGGER_END);
+	assert_int_equal(look()->status, SIGKILL);
+	assert_int_equal(look()->start_ns, now_ns);
+	start(options);
+	steps(10, 100);
+	end(1 << 8); /* exit status 1 */
+	assert_true(look()->seen);
+}
+
+/* Then the next event is one; the stall that was told is not. */
+static void test_rearm(void **state)
+{
+	start((struct trigger_options){.on = {true, true, true}});
+	trigger__rearm(trigger); /* without an event */
+	steps(TRIGGER_STEPS, 100);
+	now_ns += 61 * S;
+	assert_int_equal(look()->kind, TRIGGER_STALL);
+	assert_true(look()->seen);
+	trigger__rearm(trigger);
+	now_ns += 61 * S;
+	assert_false(look()->seen);
+	step(1000); /* ends the stall, and is told as the slow step that it is */
+	assert_true(look()->seen);
+	assert_int_equal(look()->kind, TRIGGER_SLOW);
+	trigger__rearm(trigger);
+	now_ns += 61 * S;
+	assert_true(look()->seen);
+	assert_int_equal(look()->kind, TRIGGER_STALL);
+}
+
 static void test_off(void **state)
 {
 	start(slow);
@@ -278,6 +334,8 @@ int main(void)
 		cmocka_unit_test_teardown(test_active, tear_down),
 		cmocka_unit_test_teardown(test_ended, tear_down),
 		cmocka_unit_test_teardown(test_before, tear_down),
+		cmocka_unit_test_teardown(test_end, tear_down),
+		cmocka_unit_test_teardown(test_rearm, tear_down),
 		cmocka_unit_test_teardown(test_off, tear_down),
 	};
 

@@ -2,8 +2,10 @@
 #include "user/analysis/trigger.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "user/lib/array.h"
 #include "user/lib/compare.h"
@@ -15,6 +17,7 @@
 struct watched {
 	uint32_t pid;
 	bool ended;
+	bool told;                  /* that it stands still */
 	uint64_t ns[TRIGGER_STEPS]; /* the last steps, each at its number modulo that */
 	uint64_t step_cnt;
 	uint64_t active_ns;           /* when it last ended a step, an action or a label */
@@ -30,7 +33,8 @@ struct trigger {
 	struct trigger_event event;
 };
 
-const char *const trigger_names[TRIGGER__COUNT] = {[TRIGGER_SLOW] = "slow", [TRIGGER_STALL] = "stall"};
+const char *const trigger_names[TRIGGER__COUNT] = {
+	[TRIGGER_SLOW] = "slow", [TRIGGER_STALL] = "stall", [TRIGGER_END] = "end"};
 
 struct trigger *trigger__new(const struct trigger_options *options)
 {
@@ -124,7 +128,7 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 			return -ENOMEM;
 		process->pid = record->pid;
 	}
-	process->ended = false; /* or another process has its pid now */
+	process->told = process->ended = false; /* where it has ended, another process has its pid now */
 	ns = step.duration_ns > step.besides_ns ? step.duration_ns - step.besides_ns : 0;
 	process->active_ns = process->step_end_ns = step.end_ns;
 	process->last_step = step.index;
@@ -148,6 +152,21 @@ static void end_snapshot(struct trigger *trigger, uint64_t now_ns)
 	}
 }
 
+static bool is_bad_end(int status)
+{
+	return WIFSIGNALED(status) ? WTERMSIG(status) != SIGINT && WTERMSIG(status) != SIGTERM
+				   : WEXITSTATUS(status) != 0;
+}
+
+static void end_process(struct trigger *trigger, struct watched *process, const struct rec_proc *end)
+{
+	process->ended = true;
+	if (trigger->options.on[TRIGGER_END] && is_bad_end(end->exit_code))
+		set_event(trigger, TRIGGER_END, process,
+			  (struct trigger_event){
+				  .start_ns = end->time_ns, .step = process->last_step, .status = end->exit_code});
+}
+
 int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t now_ns)
 {
 	const struct rec_proc *proc = (const void *)record;
@@ -163,7 +182,7 @@ int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t
 	else if (record->type == REC_AGG && (process = find(trigger, agg->key.pid)))
 		process->calls += agg->val.calls;
 	else if (record->type == REC_PROC && proc->event == PROC_EXIT && (process = find(trigger, proc->pid)))
-		process->ended = true;
+		end_process(trigger, process, proc);
 	return 0;
 }
 
@@ -175,7 +194,7 @@ const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_
 		uint64_t still_ns = now_ns > all[i].active_ns ? now_ns - all[i].active_ns : 0;
 		uint64_t given_ns = trigger->options.ns[TRIGGER_STALL];
 
-		if (trigger->event.seen || all[i].ended || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
+		if (trigger->event.seen || all[i].ended || all[i].told || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
 			continue;
 		if (given_ns || still_ns > STALL_STEPS * median_ns(&all[i]))
 			set_event(trigger, TRIGGER_STALL, &all[i],
@@ -184,6 +203,15 @@ const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_
 							 .duration_ns = still_ns});
 	}
 	return &trigger->event;
+}
+
+void trigger__rearm(struct trigger *trigger)
+{
+	struct watched *process = find(trigger, trigger->event.pid);
+
+	if (trigger->event.seen && trigger->event.kind == TRIGGER_STALL && process)
+		process->told = true;
+	trigger->event = (struct trigger_event){};
 }
 
 uint64_t trigger__before(const struct trigger *trigger, uint64_t now_ns)

@@ -10,6 +10,9 @@
  *
  * A stall: a process that has made steps ends none, and neither an action nor a label, for a given
  * time; or, without one, for ten times its median step, but at least a minute.
+ *
+ * A bad end: a process that has made steps is killed by a signal, but for SIGINT and SIGTERM, or ends
+ * with an error.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_TRIGGER_H
 #define STEPFLAME_USER_ANALYSIS_TRIGGER_H
@@ -27,22 +30,23 @@
 #define TRIGGER_STALL_NS  60000000000ull
 #define TRIGGER_KEPT_NS   3600000000000ull
 
-enum trigger_kind { TRIGGER_SLOW, TRIGGER_STALL, TRIGGER__COUNT };
+enum trigger_kind { TRIGGER_SLOW, TRIGGER_STALL, TRIGGER_END, TRIGGER__COUNT };
 
-/* "slow", "stall". */
+/* "slow", "stall", "end". */
 extern const char *const trigger_names[TRIGGER__COUNT];
 
 struct trigger_options {
 	bool on[TRIGGER__COUNT];
-	uint64_t ns[TRIGGER__COUNT]; /* 0: the trigger finds it out */
+	uint64_t ns[TRIGGER__COUNT]; /* 0: the trigger finds it out; not for TRIGGER_END */
 };
 
 struct trigger_event {
 	bool seen;
 	enum trigger_kind kind;
 	uint32_t pid;
-	uint64_t start_ns;    /* of the slow step; end of the last step before the stall */
-	uint64_t step;        /* index of the slow one; of the last before the stall */
+	uint64_t start_ns;    /* of the slow step; end of the last step before the stall; time of the end */
+	uint64_t step;        /* index of the slow one; of the last before the stall or the end */
+	int status;           /* of wait(2), of the process that ended */
 	uint64_t duration_ns; /* of the slow step, or the stall so far; without validation and checkpoints */
 	uint64_t median_ns;   /* of the steps before; 0: there are none */
 	uint64_t longest_ns;  /* likewise */
@@ -59,6 +63,8 @@ void trigger__free(struct trigger *trigger);                         /* accepts 
 int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t now_ns);
 /* Looks for stalls. The event stays the trigger's. */
 const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_ns);
+/* Waits for the next event; the same stall is none. */
+void trigger__rearm(struct trigger *trigger);
 /*
  * The time before this is what tells of the event: when the slow step or the stall began; without an
  * event, when the step in progress that is oldest did, since it may become one, but no longer ago

@@ -57,6 +57,9 @@ int cmd_top(int argc, char **argv);
 extern const struct argp cmd_top_argp;
 void cmd_top__put_words(const char *option, FILE *out);
 
+int cmd_watch(int argc, char **argv);
+extern const struct argp cmd_watch_argp;
+
 int cmd_ps(int argc, char **argv);
 extern const struct argp cmd_ps_argp;
 

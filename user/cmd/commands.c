@@ -11,6 +11,8 @@ const struct command commands[] = {
 	{"diff", cmd_diff, &cmd_diff_argp, "say what got slower between two recordings", false, NULL},
 	{"merge", cmd_merge, &cmd_merge_argp, "join the recordings of several ranks into one", false, NULL},
 	{"top", cmd_top, &cmd_top_argp, "watch a running job live", true, cmd_top__put_words},
+	{"watch", cmd_watch, &cmd_watch_argp,
+	 "watch all jobs of this host, and keep what led to a slow step or a stall", true, NULL},
 	{"dump", cmd_dump, &cmd_dump_argp, "say what every thread of a job does right now", true, NULL},
 	{"ps", cmd_ps, &cmd_ps_argp, "list the training processes of this host", true, NULL},
 	{"restore", cmd_restore, &cmd_restore_argp, "remove what a killed stepflame left in running processes", true,

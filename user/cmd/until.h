@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The option --until, which ends a recording at an event: trigger.h. */
+/* The options that name events: --until of record, which ends at one, and --trigger of watch (trigger.h). */
 #ifndef STEPFLAME_USER_CMD_UNTIL_H
 #define STEPFLAME_USER_CMD_UNTIL_H
 
@@ -10,8 +10,9 @@
 
 #define UNTIL_GOES_ON_NS 1000000000ull /* the recording goes on after the event: other ranks come to it, too */
 
-/* Parses "slow", "stall" or one of them with "=TIME". A usage error ends the program. */
-void until__option(struct argp_state *state, struct trigger_options *options, const char *text);
+/* Parses "slow", "stall", one of them with "=TIME", or "end". option: its name. A
+ * usage error ends the program. */
+void until__option(struct argp_state *state, struct trigger_options *options, const char *option, const char *text);
 bool until__given(const struct trigger_options *options);
 /* How often the session must take snapshots: often enough to see stalls, and to have some in what --last keeps; 0: any. */
 uint64_t until__snapshot_ns(const struct trigger_options *options, uint64_t last_ns);

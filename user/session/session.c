@@ -443,14 +443,20 @@ int session__poll(struct session *s, int timeout_ms)
 		snapshot__progress(s);
 	}
 	if (s->opened && (now >= s->next_snapshot_ns || s->ended_pids.items.cnt >= SNAPSHOT_ENDED)) {
-		if (s->options.live_ns) {
-			SOURCES_CALL(cut, s);
-			consume_ring(s);
-		}
+		if (s->options.live_ns)
+			return session__snapshot(s);
 		s->next_snapshot_ns = now + snapshot_interval_ns(s);
 		snapshot__emit(s);
 	}
 	return s->sink_err;
+}
+
+int session__snapshot(struct session *s)
+{
+	SOURCES_CALL(cut, s);
+	consume_ring(s);
+	s->next_snapshot_ns = session__now_ns() + snapshot_interval_ns(s);
+	return snapshot__emit(s);
 }
 
 void session__resend_stacks(struct session *s)

@@ -102,6 +102,11 @@ int session__open(struct session *s);
  */
 int session__poll(struct session *s, int timeout_ms);
 void session__progress(const struct session *s, struct session_progress *out);
+/*
+ * Takes a snapshot now, with the elapsed part of the waits that are in progress, so that what the
+ * sink has so far tells of this moment. 0 or -errno of the sink.
+ */
+int session__snapshot(struct session *s);
 
 /* Makes BPF emit stacks and paths again, for a sink that has dropped them (job__forget_stacks). */
 void session__resend_stacks(struct session *s);

@@ -118,7 +118,7 @@ struct source {
 	/* Called at each poll, several times per second. */
 	void (*tend)(struct session *s);
 	/*
-	 * A live view is about to take a snapshot: the source emits the elapsed part of what is
+	 * A snapshot shall tell of this moment: the source emits the elapsed part of what is
 	 * still in progress.
 	 */
 	void (*cut)(struct session *s);

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""watch finds the jobs of this host, and keeps what leads to an event, of the job alone. Truth: what the jobs were told to do."""
+
+import os
+import re
+import signal
+import socket
+
+import helpers
+import pytest
+import recfile
+from helpers import END_SECONDS, ERROR, OK, stepflame
+
+SLOW_SECONDS = 3
+TRIGGERS = ["--trigger", "slow=%ds" % (SLOW_SECONDS - 1), "--trigger", "stall=1h", "--trigger", "end"]
+pytestmark = helpers.needs_bpf
+
+
+class Steps:
+    """A job of steps of some ms, which it makes slow when told to. Cold: a fork of another process that has torch is no job of its own."""
+
+    def __init__(self, bench, name, **job):
+        self.events, self.stop, self.part = (bench.directory / (name + end) for end in (".events", ".stop", ".part"))
+        self.events.mkdir()
+        self.job = bench.job("events.py", "--stop", self.stop, "--events", self.events, cold=True, **job).until_ready()
+        self.pid = self.job.pid
+
+    def sleep(self, seconds):
+        self.part.write_text(str(seconds))
+        self.part.rename(self.events / "event")
+
+    def truth(self):
+        self.stop.touch()
+        return self.job.truth()
+
+
+class Watch:
+    def __init__(self, bench, *options, **popen):
+        self.state = bench.directory / "state"
+        self.process = bench.process(helpers.STEPFLAME, "watch", "--state", self.state, "--last", "5s", *options, **popen)
+        self.says("watches the training jobs")
+
+    def says(self, pattern):
+        self.process.until_says(pattern, END_SECONDS, "stderr")
+
+    def watches(self, *jobs):
+        for job in jobs:
+            self.says("watches process %d" % job.pid)
+            job.job.release()
+        return self
+
+    def kept(self, kind):
+        """The recording of the only event of that kind."""
+        self.says(r"Kept as \S+-%s\.rec" % kind)
+        [file] = (self.state / "events").glob("*-%s.rec" % kind)
+        return file
+
+    def end(self):
+        self.process.popen.send_signal(signal.SIGTERM)
+        assert self.process.wait() == OK, self.process.what()
+
+
+def pids_of(file):
+    """Processes that have samples, steps or rows in a recording."""
+    return {r.pid for kind, r in recfile.read_records(file) if kind in ("SAMPLE", "STEP", "AGG")}
+
+
+def test_events(bench):
+    """Of two jobs, one has a slow step, then the other is killed: each is kept, without the other job."""
+    watch = Watch(bench, *TRIGGERS)
+    one, other = Steps(bench, "one"), Steps(bench, "other")
+    watch.watches(one, other)
+    for steps in (one, other):
+        steps.job.until_ran(2)
+    one.sleep(SLOW_SECONDS)
+    slow = watch.kept("slow")
+    other.job.kill()
+    end = watch.kept("end")
+    assert "process %d ended after step" % other.pid in watch.process.stderr and "(SIGKILL)" in watch.process.stderr
+    [index] = one.truth()["slow"]
+    watch.end()
+
+    assert pids_of(slow) == {one.pid} and pids_of(end) == {other.pid}
+    report = helpers.report(slow, "--steps")
+    [row] = [step for step in report["steps"] if step["duration_s"] >= SLOW_SECONDS]
+    said = re.search(r"step (\d+) of process %d took 3" % one.pid, watch.process.stderr)
+    assert row["index"] == int(said.group(1)) and abs(row["index"] - index) <= 1
+    [target] = helpers.report(slow)["target"]
+    assert target["pid"] == one.pid
+    assert "sleeping, at events.py" in slow.with_suffix(".txt").read_text()
+    assert "was killed by SIGKILL" in end.with_suffix(".txt").read_text()
+    for options in (["--simple"], ["--advanced"], ["--io"], ["--per-rank"]):
+        assert stepflame("report", slow, *options).returncode == OK
+    assert stepflame("flame", slow, "-o", bench.directory / "f.html").returncode == OK
+    # the ring has both
+    assert {one.pid, other.pid} <= pids_of(watch.state / "ring.rec")
+
+
+def test_left_out(bench):
+    """STEPFLAME_WATCH=0, and a second watch."""
+    watch = Watch(bench)
+    alone = Steps(bench, "alone", env={"STEPFLAME_WATCH": "0"})
+    watch.says(r"process %d \(\S+\) is left out" % alone.pid)
+    result = stepflame("watch", "--state", watch.state)
+    assert result.returncode == ERROR and "another stepflame watches already" in result.stderr, result
+    alone.job.release()
+    alone.job.until_ran(0.5)
+    alone.truth()
+    watch.end()
+    assert alone.pid not in pids_of(watch.state / "ring.rec")
+
+
+def test_killed(bench):
+    """The job goes on; the next watch finds it again, and keeps what the killed one had."""
+    steps = Steps(bench, "job")
+    watch = Watch(bench).watches(steps)
+    steps.job.until_ran(3)
+    watch.process.popen.kill()
+    watch.process.wait()
+    again = Watch(bench)
+    again.says("watches process %d" % steps.pid)
+    steps.job.until_ran(1)
+    assert steps.pid in pids_of(again.state / "ring-before.rec")
+    again.end()
+    steps.truth()
+    assert steps.pid in pids_of(again.state / "ring.rec")
+
+
+def test_enough(bench):
+    """One event of a job is kept; the next is too soon. At most so many an hour."""
+    watch = Watch(bench, *TRIGGERS[:2], "--trigger", "end", "--per-hour", "1", "--quiet", "1h")
+    steps = Steps(bench, "job")
+    watch.watches(steps)
+    steps.job.until_ran(1)
+    steps.sleep(SLOW_SECONDS)
+    watch.kept("slow")
+    steps.sleep(SLOW_SECONDS)
+    watch.says("took 3.*Not kept")
+    steps.job.kill()
+    watch.says("ended after step.*Not kept")
+    watch.end()
+    assert len(os.listdir(watch.state / "events")) == 2
+
+
+def test_room_for_events(bench):
+    """--keep-size: the oldest go, the last stays."""
+    watch = Watch(bench, *TRIGGERS[:2], "--keep-size", "1K", "--quiet", "1ms", "--per-hour", "9")
+    events = watch.state / "events"
+    for name in ("20200101-000000-old-slow.rec", "20200101-000000-old-slow.txt", "README"):
+        (events / name).write_text("x" * 2000)
+    steps = Steps(bench, "job")
+    watch.watches(steps)
+    steps.job.until_ran(1)
+    steps.sleep(SLOW_SECONDS)
+    kept = watch.kept("slow")
+    steps.truth()
+    watch.end()
+    assert {file.name for file in events.iterdir()} == {kept.name, kept.with_suffix(".txt").name, "README"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--last", "10ms"], "1s or more"),
+        (["--ring-size", "1K"], "1M or more"),
+        (["--trigger", "never"], "--trigger wants"),
+        (["--per-hour", "0"], "--per-hour wants"),
+        (["-F", "x"], "-F wants"),
+        (["more"], "takes no argument"),
+    ],
+)
+def test_usage(tmp_path, options, says):
+    result = stepflame("watch", "--state", tmp_path / "state", *options)
+    assert result.returncode == helpers.USAGE and says in result.stderr, result
+    assert not (tmp_path / "state").exists()
+
+
+def test_service(bench):
+    """What sd_notify(3) would tell systemd."""
+    path = bench.directory / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.settimeout(END_SECONDS)
+        watch = Watch(bench, env=dict(os.environ, NOTIFY_SOCKET=str(path)))
+        assert manager.recv(64) == b"READY=1"
+        watch.end()
+        assert manager.recv(64) == b"STOPPING=1"
+
+
+def test_bad_folder(tmp_path):
+    (tmp_path / "file").touch()
+    result = stepflame("watch", "--state", tmp_path / "file")
+    assert result.returncode != OK and "fix:" in result.stderr, result

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * stepflame watch: watches all training jobs of this host, and keeps what led to what happens. Its
+ * loop is in user/watch/.
+ */
+#include "user/watch/watch.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include "user/cmd/cmd.h"
+#include "user/cmd/parse.h"
+#include "user/cmd/session_args.h"
+#include "user/cmd/until.h"
+#include "user/lib/log.h"
+#include "user/recording/recording.h"
+
+#define STATE        "/var/lib/stepflame"
+#define WATCH_HZ     19
+#define LAST_NS      (600 * 1000000000ull)
+#define RING_BYTES   (1024ull << 20)
+#define KEPT_BYTES   (1024ull << 20)
+#define QUIET_NS     (1800 * 1000000000ull)
+#define PER_HOUR     4
+#define PER_HOUR_MAX 1000
+
+enum { OPT_STATE = 0x100, OPT_LAST, OPT_RING_SIZE, OPT_KEEP_SIZE, OPT_TRIGGER, OPT_QUIET, OPT_PER_HOUR };
+
+static const struct argp_option options[] = {
+	{"state", OPT_STATE, "FOLDER", 0, "keep the ring and the events there (default " STATE ")", 0},
+	{"last", OPT_LAST, "TIME", 0, "keep the last TIME of all jobs in the ring (default 10m)", 0},
+	{"ring-size", OPT_RING_SIZE, "SIZE", 0, "use at most SIZE of disk for the ring (default 1G)", 0},
+	{"keep-size", OPT_KEEP_SIZE, "SIZE", 0, "use at most SIZE of disk for events; the oldest go (default 1G)", 0},
+	{"trigger", OPT_TRIGGER, "slow[=TIME]|stall[=TIME]|end", 0,
+	 "keep what leads to this, as record --until describes it; may be given several times (default: all three)", 0},
+	{"quiet", OPT_QUIET, "TIME", 0, "after an event of a job, keep no other of it for TIME (default 30m)", 0},
+	{"per-hour", OPT_PER_HOUR, "N", 0, "keep at most N events an hour (default 4)", 0},
+	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 19; 0: neither)", 0},
+	{0},
+};
+
+static error_t parse_watch(int key, char *arg, struct argp_state *state)
+{
+	struct watch_options *watch = state->input;
+	char *end;
+
+	switch (key) {
+	case OPT_STATE:
+		watch->state = arg;
+		return 0;
+	case OPT_LAST:
+		watch->last_ns = session_args__time(state, arg);
+		if (watch->last_ns < RECORDING_LAST_MIN_NS)
+			argp_error(state, "--last wants 1s or more, not '%s'", arg);
+		return 0;
+	case OPT_RING_SIZE:
+		watch->ring_bytes = session_args__size(state, arg);
+		if (watch->ring_bytes < RECORDING_LIMIT_MIN)
+			argp_error(state, "--ring-size wants 1M or more, not '%s'", arg);
+		return 0;
+	case OPT_KEEP_SIZE:
+		watch->kept_bytes = session_args__size(state, arg);
+		return 0;
+	case OPT_TRIGGER:
+		until__option(state, &watch->trigger, "--trigger", arg);
+		return 0;
+	case OPT_QUIET:
+		watch->quiet_ns = session_args__time(state, arg);
+		return 0;
+	case OPT_PER_HOUR:
+		watch->per_hour = strtoul(arg, &end, 10);
+		if (*end || *arg == '-' || !watch->per_hour || watch->per_hour > PER_HOUR_MAX)
+			argp_error(state, "--per-hour wants 1 to %d, not '%s'", PER_HOUR_MAX, arg);
+		return 0;
+	case 'F':
+		watch->session.frequency = session_args__frequency(state, arg);
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "watch takes no argument '%s'", arg);
+		return 0;
+	case ARGP_KEY_END:
+		if (!until__given(&watch->trigger))
+			for (int kind = 0; kind < TRIGGER__COUNT; kind++)
+				watch->trigger.on[kind] = true;
+		watch->session.snapshot_ns = until__snapshot_ns(&watch->trigger, watch->last_ns);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp cmd_watch_argp = {
+	.options = options,
+	.parser = parse_watch,
+	.doc = "Watch all training jobs of this host, those too that start later, until SIGTERM or Ctrl-C. The last "
+	       "minutes of all of them are in FOLDER/ring.rec. When a step is slow, a job stands still, or one of its "
+	       "processes ends badly, the job's part of that is kept as a recording in FOLDER/events, with its summary "
+	       "as text.\v"
+	       "A process with STEPFLAME_WATCH=0 in its environment is left out.",
+};
+
+static volatile sig_atomic_t stop;
+
+static void on_stop_signal(int signal)
+{
+	stop = 1;
+}
+
+int cmd_watch(int argc, char **argv)
+{
+	struct watch_options watch = {
+		.state = STATE,
+		.last_ns = LAST_NS,
+		.ring_bytes = RING_BYTES,
+		.kept_bytes = KEPT_BYTES,
+		.quiet_ns = QUIET_NS,
+		.per_hour = PER_HOUR,
+		.session = {.frequency = WATCH_HZ, .step_times = true},
+	};
+	struct sigaction action = {.sa_handler = on_stop_signal};
+
+	parse__or_die(&cmd_watch_argp, argc, argv, 0, &watch);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	return log__exit_code(watch__run(&watch, &stop));
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/watch/events.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "user/lib/log.h"
+#include "user/lib/output.h"
+#include "user/report/report.h"
+#include "user/report/summary.h"
+
+#define NICE      10
+#define NAME_MOST 40 /* characters of a job's name in that of a file */
+#define RECORDING ".rec"
+
+struct copy {
+	struct recording_part *part;
+	struct recording_writer *writer;
+	struct job *job;
+};
+
+static int look(const struct rec_hdr *record, void *ctx)
+{
+	struct copy *copy = ctx;
+
+	return recording_part__look(copy->part, record);
+}
+
+static int append(const struct rec_hdr *record, void *ctx)
+{
+	struct copy *copy = ctx;
+	struct rec_window window;
+
+	if (!recording_part__has(copy->part, record))
+		return 0;
+	/* The steps of the process with most, which may be of another job: the boundaries tell. */
+	if (record->type == REC_WINDOW && record->size == sizeof(window)) {
+		window = *(const struct rec_window *)record;
+		window.steps = 0;
+		record = &window.hdr;
+	}
+	return recording_writer__append(copy->writer, record);
+}
+
+static int add_to_job(const struct rec_hdr *record, void *ctx)
+{
+	struct copy *copy = ctx;
+
+	return job__add(copy->job, record);
+}
+
+/* "20261127-120305-JOB-slow": what sorts by time, and needs no quotes in a shell. */
+static void name_event(const char *job, const char *kind, char *name, size_t size)
+{
+	char word[NAME_MOST + 1];
+	time_t now = time(NULL);
+	struct tm tm;
+	size_t used;
+
+	snprintf(word, sizeof(word), "%s", job);
+	for (char *c = word; *c; c++)
+		*c = isalnum((unsigned char)*c) || strchr("._", *c) ? *c : '-';
+	gmtime_r(&now, &tm);
+	used = strftime(name, size, "%Y%m%d-%H%M%S", &tm);
+	snprintf(name + used, size - used, "-%s-%s", word, kind);
+}
+
+/* ---- the summary ---- */
+
+/* One line for the log, malloc'ed; NULL: no memory. */
+static char *verdict_of(struct job *job)
+{
+	const struct report_options options = {.limit = -1};
+	const struct outside_part *stall;
+	struct summary summary;
+	char *text = NULL, ns[32];
+
+	if (summary__new(job, &options, &summary))
+		return NULL;
+	stall = summary__stall(&summary);
+	if (!summary.track)
+		text = strdup("no whole step is in it");
+	else if (stall && asprintf(&text, "stalled for %s: mostly %s", summary_words__duration(stall->ns, ns),
+				   stall->cause ? summary_words__cause(stall->cause) : "running") < 0)
+		text = NULL;
+	else if (!stall)
+		text = summary_words__limit(&summary.of);
+	summary__release(&summary);
+	return text;
+}
+
+static int write_summary(struct job *job, const char *recording, const char *path)
+{
+	const struct report_options options = {.limit = -1, .file = recording};
+	struct output output;
+	int err = output__open(path, &output);
+	FILE *out;
+
+	if (err)
+		return err;
+	out = fdopen(output.fd, "w");
+	err = out ? report_summary.text(job, &options, out) : -errno;
+	if (!err && fflush(out))
+		err = -errno;
+	err = err ?: output__keep(&output);
+	output__release(&output);
+	if (out)
+		fclose(out);
+	return err;
+}
+
+/* ---- what goes for it ---- */
+
+static int is_event(const struct dirent *entry)
+{
+	const char *ending = strrchr(entry->d_name, '.');
+
+	return ending && (!strcmp(ending, RECORDING) || !strcmp(ending, ".txt"));
+}
+
+static uint64_t bytes_of(int folder, const char *name)
+{
+	struct stat st;
+
+	return fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) ? 0 : st.st_size;
+}
+
+/* Deletes the oldest events until all together have no more than max_bytes; the newest stays. */
+static void make_room(const char *path, uint64_t max_bytes)
+{
+	struct dirent **entries;
+	DIR *folder = opendir(path);
+	int cnt = folder ? scandir(path, &entries, is_event, alphasort) : -1;
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < cnt; i++)
+		bytes += bytes_of(dirfd(folder), entries[i]->d_name);
+	for (int i = 0; i < cnt; i++) {
+		uint64_t own = bytes_of(dirfd(folder), entries[i]->d_name);
+
+		if (bytes > max_bytes && i < cnt - 2 && !unlinkat(dirfd(folder), entries[i]->d_name, 0))
+			bytes -= own;
+		free(entries[i]);
+	}
+	if (cnt >= 0)
+		free(entries);
+	if (folder)
+		closedir(folder);
+}
+
+/* ---- the child ---- */
+
+static int keep(const struct events *events, const struct recording_writer *ring, struct copy *copy, const char *path)
+{
+	int err = recording_writer__read(ring, look, copy) ?: recording_writer__new(path, &copy->writer);
+	int end_err;
+
+	if (err)
+		return err;
+	err = recording_writer__read(ring, append, copy) ?: recording_writer__mark(copy->writer);
+	end_err = recording_writer__free(copy->writer);
+	if (err || end_err)
+		return err ?: end_err;
+	copy->job = job__new();
+	return copy->job ? recording__read(path, add_to_job, copy, NULL) : -ENOMEM;
+}
+
+static int run_child(const struct events *events, const struct recording_writer *ring, struct recording_part *part,
+		     const char *name, const char *what)
+{
+	char path[PATH_MAX], text[PATH_MAX];
+	struct copy copy = {.part = part};
+	char *verdict;
+	int err;
+
+	setpriority(PRIO_PROCESS, 0, NICE);
+	snprintf(path, sizeof(path), "%s/%s" RECORDING, events->folder, name);
+	snprintf(text, sizeof(text), "%s/%s.txt", events->folder, name);
+	err = keep(events, ring, &copy, path) ?: write_summary(copy.job, path, text);
+	if (err) {
+		log__error(NULL, "%s: what led to it cannot be kept as %s: %s", what, path, strerror(-err));
+		return err;
+	}
+	verdict = verdict_of(copy.job);
+	log__info("%s. Kept as %s: %s", what, path, verdict ?: "");
+	make_room(events->folder, events->max_bytes);
+	return 0;
+}
+
+bool events__busy(struct events *events)
+{
+	if (events->child && waitpid(events->child, NULL, WNOHANG) != 0)
+		events->child = 0;
+	return events->child;
+}
+
+void events__end(struct events *events)
+{
+	if (events->child)
+		waitpid(events->child, NULL, 0);
+	events->child = 0;
+}
+
+int events__keep(struct events *events, const struct recording_writer *ring, struct recording_part *part,
+		 const char *job, const char *kind, const char *what)
+{
+	char name[NAME_MAX];
+
+	events__end(events);
+	name_event(job, kind, name, sizeof(name));
+	events->child = fork();
+	if (events->child < 0) {
+		events->child = 0;
+		return -errno;
+	}
+	if (!events->child)
+		_exit(run_child(events, ring, part, name, what) ? EXIT_FAILURE : EXIT_SUCCESS);
+	return 0;
+}

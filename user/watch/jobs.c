@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/watch/jobs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/identity/trainings.h"
+#include "user/lib/log.h"
+#include "user/proc/environ.h"
+
+#define ENDED_KEPT    512 /* processes that have ended, whose records may still be in the recording */
+#define COMMAND_SHOWN 80
+
+static struct watched_process *process_of(const struct watched_jobs *jobs, uint32_t pid, uint64_t start_time)
+{
+	struct watched_process *all = jobs->processes.items;
+
+	for (size_t i = 0; i < jobs->processes.cnt; i++)
+		if (all[i].pid == pid && all[i].start_time == start_time)
+			return &all[i];
+	return NULL;
+}
+
+static struct watched_job *job_of(const struct watched_jobs *jobs, uint32_t number)
+{
+	struct watched_job *all = jobs->jobs.items;
+
+	for (size_t i = 0; i < jobs->jobs.cnt; i++)
+		if (all[i].number == number)
+			return &all[i];
+	return NULL;
+}
+
+struct watched_job *watched_jobs__of(const struct watched_jobs *jobs, uint32_t pid)
+{
+	const struct watched_process *all = jobs->processes.items;
+
+	for (size_t i = jobs->processes.cnt; i-- > 0;) /* the last one with that pid */
+		if (all[i].pid == pid && all[i].attached)
+			return job_of(jobs, all[i].job);
+	return NULL;
+}
+
+int watched_jobs__part(const struct watched_jobs *jobs, uint32_t number, struct recording_part *part)
+{
+	const struct watched_process *all = jobs->processes.items;
+	int err = 0;
+
+	for (size_t i = 0; i < jobs->processes.cnt && !err; i++)
+		if (all[i].job == number && all[i].attached)
+			err = recording_part__add(part, all[i].pid);
+	return err;
+}
+
+/* The job of another process of the same job that is known, or a new one. NULL: no memory. */
+static struct watched_job *find_job(struct watched_jobs *jobs, const struct trainings *t,
+				    const struct training *training)
+{
+	struct watched_job *job;
+
+	for (size_t i = 0; i < t->cnt; i++) {
+		const struct process *other = &t->items[i].process;
+		const struct watched_process *known = process_of(jobs, other->pid, other->start_time);
+
+		job = known && t->items[i].job == training->job ? job_of(jobs, known->job) : NULL;
+		if (job)
+			return job;
+	}
+	job = array__add(&jobs->jobs, sizeof(*job));
+	if (!job)
+		return NULL;
+	job->number = ++jobs->job_cnt;
+	if (training->run[0])
+		snprintf(job->name, sizeof(job->name), "%.*s", WATCHED_NAME - 1, training->run);
+	else if (training->slurm[0])
+		snprintf(job->name, sizeof(job->name), "%s", training->slurm);
+	else if (training->container[0])
+		snprintf(job->name, sizeof(job->name), "%.12s", training->container);
+	else
+		snprintf(job->name, sizeof(job->name), "pid %d", training->process.pid);
+	return job;
+}
+
+static bool opts_out(const struct process *process)
+{
+	char value[8];
+
+	return !process__environ(process->pid, WATCH_OPT_OUT, value, sizeof(value)) && !strcmp(value, "0");
+}
+
+/* Forgets the processes that ended first, and jobs without processes. */
+static void forget(struct watched_jobs *jobs)
+{
+	struct watched_process *all = jobs->processes.items;
+	struct watched_job *job = jobs->jobs.items;
+	size_t ended = 0, kept = 0;
+
+	for (size_t i = 0; i < jobs->processes.cnt; i++)
+		ended += all[i].ended;
+	for (size_t i = 0; i < jobs->processes.cnt; i++) {
+		bool goes = all[i].ended && ended > ENDED_KEPT;
+
+		ended -= goes;
+		if (!goes)
+			all[kept++] = all[i];
+	}
+	jobs->processes.cnt = kept;
+	kept = 0;
+	for (size_t i = 0; i < jobs->jobs.cnt; i++) {
+		bool used = false;
+
+		for (size_t k = 0; k < jobs->processes.cnt && !used; k++)
+			used = all[k].job == job[i].number;
+		if (used)
+			job[kept++] = job[i];
+	}
+	jobs->jobs.cnt = kept;
+}
+
+/* 0, also where the process is left out; or -errno that ends the session. */
+static int attach(struct watched_jobs *jobs, const struct trainings *t, const struct training *training,
+		  struct session *session)
+{
+	const struct process *process = &training->process;
+	struct watched_job *job = find_job(jobs, t, training);
+	struct watched_process *new = job ? array__add(&jobs->processes, sizeof(*new)) : NULL;
+	char rank[32] = "";
+	int err;
+
+	if (!new)
+		return -ENOMEM;
+	*new = (struct watched_process){.pid = process->pid, .start_time = process->start_time, .job = job->number};
+	if (training->rank.number >= 0)
+		snprintf(rank, sizeof(rank), ", rank %d", training->rank.number);
+	if (opts_out(process)) {
+		log__info("process %d (%s) is left out: it has " WATCH_OPT_OUT "=0", process->pid, process->comm);
+		return 0;
+	}
+	err = session__attach(session, process->pid, true);
+	if (err == -ENOMEM)
+		return err;
+	if (err) {
+		new->ended = err == -ESRCH;
+		return 0; /* the session has said why */
+	}
+	new->attached = true;
+	job->alive++;
+	log__info("job %s: watches process %d%s: %.*s", job->name, process->pid, rank, COMMAND_SHOWN, process->command);
+	return 0;
+}
+
+int watched_jobs__look(struct watched_jobs *jobs, struct session *session)
+{
+	const struct training *found = NULL;
+	struct trainings trainings;
+	int err;
+
+	if (trainings__find(&trainings))
+		return -ENOMEM;
+	for (size_t i = 0; i < trainings.cnt && !found; i++) {
+		const struct training *training = &trainings.items[i];
+
+		if (training__is_target(training) &&
+		    !process_of(jobs, training->process.pid, training->process.start_time))
+			found = training;
+	}
+	err = found ? attach(jobs, &trainings, found, session) : 0;
+	trainings__release(&trainings);
+	forget(jobs);
+	return err ?: found != NULL;
+}
+
+void watched_jobs__end(struct watched_jobs *jobs, uint32_t pid)
+{
+	struct watched_process *all = jobs->processes.items;
+
+	for (size_t i = jobs->processes.cnt; i-- > 0;) {
+		struct watched_job *job = job_of(jobs, all[i].job);
+
+		if (all[i].pid != pid || all[i].ended || !all[i].attached || !job)
+			continue;
+		all[i].ended = true;
+		if (!--job->alive)
+			log__info("job %s has ended", job->name);
+		return;
+	}
+}
+
+void watched_jobs__free(struct watched_jobs *jobs)
+{
+	free(jobs->processes.items);
+	free(jobs->jobs.items);
+	*jobs = (struct watched_jobs){};
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The training jobs of this host, as they come and go. In: the table of training processes. Out: a
+ * session that has attached to them.
+ */
+#ifndef STEPFLAME_USER_WATCH_JOBS_H
+#define STEPFLAME_USER_WATCH_JOBS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "user/lib/array.h"
+#include "user/recording/part.h"
+#include "user/session/session.h"
+
+/* A process that sets this variable to 0 is not watched. */
+#define WATCH_OPT_OUT "STEPFLAME_WATCH"
+
+#define WATCHED_NAME  64
+
+struct watched_job {
+	uint32_t number;         /* 1, 2, ... */
+	char name[WATCHED_NAME]; /* that by which --job takes it; "pid 12" for one without */
+	size_t alive;            /* processes */
+	uint64_t quiet_until_ns; /* events before this are not kept */
+};
+
+struct watched_process {
+	uint32_t pid, job;
+	uint64_t start_time; /* of struct process */
+	bool attached;       /* else it was left out, for good */
+	bool ended;
+};
+
+/* All zeros: none. */
+struct watched_jobs {
+	struct array processes; /* struct watched_process */
+	struct array jobs;      /* struct watched_job */
+	uint32_t job_cnt;       /* so far */
+};
+
+/*
+ * Looks for training processes that are not known, and attaches to one of them, so that the session
+ * is polled before the next. 1: there may be more; 0; or -ENOMEM, or -errno of the session that ends
+ * it.
+ */
+int watched_jobs__look(struct watched_jobs *jobs, struct session *session);
+/* A process has ended. */
+void watched_jobs__end(struct watched_jobs *jobs, uint32_t pid);
+/* NULL: no job has that process. Valid until the next look. */
+struct watched_job *watched_jobs__of(const struct watched_jobs *jobs, uint32_t pid);
+/* Adds the processes of a job, those too that have ended. 0 or -ENOMEM. */
+int watched_jobs__part(const struct watched_jobs *jobs, uint32_t number, struct recording_part *part);
+void watched_jobs__free(struct watched_jobs *jobs);
+
+#endif

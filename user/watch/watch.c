@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/watch/watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "user/lib/log.h"
+#include "user/lib/output.h"
+#include "user/recording/recording.h"
+#include "user/report/trigger_text.h"
+#include "user/watch/events.h"
+#include "user/watch/jobs.h"
+#include "user/watch/notify.h"
+
+#define POLL_MS    100
+#define LOOK_NS    2000000000ull
+#define GOES_ON_NS 1000000000ull /* after an event: the other ranks come to it, too */
+#define HOUR_NS    3600000000000ull
+
+struct watch {
+	const struct watch_options *options;
+	char ring_path[PATH_MAX], events_path[PATH_MAX];
+	int lock;
+	struct session *session;
+	struct recording_writer *ring;
+	struct trigger *trigger;
+	struct watched_jobs jobs;
+	struct events events;
+	uint64_t now_ns, next_look_ns;
+	uint64_t event_ns; /* when the event was seen; 0: there is none */
+	uint64_t hour_ns;  /* begin of this hour */
+	unsigned int in_hour;
+};
+
+/* ---- the folder ---- */
+
+static int refuse_folder(const char *path, int err)
+{
+	log__error("choose another folder with --state", "cannot use the folder %s: %s", path, strerror(-err));
+	return err;
+}
+
+/* Only one may use the folder. */
+static int lock_folder(struct watch *watch)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/lock", watch->options->state);
+	watch->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (watch->lock < 0)
+		return refuse_folder(watch->options->state, -errno);
+	if (!flock(watch->lock, LOCK_EX | LOCK_NB))
+		return 0;
+	log__error("stop that one, or choose another folder with --state",
+		   "another stepflame watches already, and uses %s", watch->options->state);
+	return -EBUSY;
+}
+
+static int open_folder(struct watch *watch)
+{
+	const char *state = watch->options->state;
+	struct output output;
+	char before[PATH_MAX];
+	int err;
+
+	snprintf(watch->ring_path, sizeof(watch->ring_path), "%s/ring.rec", state);
+	snprintf(watch->events_path, sizeof(watch->events_path), "%s/events", state);
+	err = output__make_folder(watch->events_path, &output);
+	if (err) {
+		output__explain(watch->events_path, &output, err);
+		return err;
+	}
+	err = lock_folder(watch);
+	if (err)
+		return err;
+	/* What an earlier one saw at its end may be what somebody looks for. */
+	snprintf(before, sizeof(before), "%s/ring-before.rec", state);
+	if (rename(watch->ring_path, before) && errno != ENOENT)
+		return refuse_folder(state, -errno);
+	return 0;
+}
+
+static int open_ring(struct watch *watch)
+{
+	int err = recording_writer__new(watch->ring_path, &watch->ring);
+
+	if (err)
+		return err;
+	err = recording_writer__limit(watch->ring, watch->ring_path, watch->options->ring_bytes)
+		      ?: recording_writer__keep_last(watch->ring, watch->ring_path, watch->options->last_ns);
+	return err ? refuse_folder(watch->options->state, err) : 0;
+}
+
+/* ---- records ---- */
+
+static int add_record(const struct rec_hdr *record, void *ctx)
+{
+	const struct rec_proc *proc = (const void *)record;
+	struct watch *watch = ctx;
+
+	if (trigger__add(watch->trigger, record, watch->now_ns))
+		return -ENOMEM;
+	if (record && record->type == REC_PROC && proc->event == PROC_EXIT)
+		watched_jobs__end(&watch->jobs, proc->pid);
+	return record ? recording_writer__append(watch->ring, record) : recording_writer__mark(watch->ring);
+}
+
+/* ---- events ---- */
+
+/* May this one be kept? So many an hour, and none soon after another of the job, but for its end. */
+static bool is_wanted(struct watch *watch, const struct watched_job *job, enum trigger_kind kind)
+{
+	if (!job || (watch->now_ns < job->quiet_until_ns && kind != TRIGGER_END))
+		return false;
+	if (watch->now_ns - watch->hour_ns >= HOUR_NS) {
+		watch->hour_ns = watch->now_ns;
+		watch->in_hour = 0;
+	}
+	return watch->in_hour < watch->options->per_hour;
+}
+
+static int keep_event(struct watch *watch, const struct trigger_event *event)
+{
+	struct watched_job *job = watched_jobs__of(&watch->jobs, event->pid);
+	char text[TRIGGER_TEXT], what[TRIGGER_TEXT + WATCHED_NAME + 8];
+	struct recording_part part = {};
+	int err;
+
+	trigger_text__event(event, text);
+	if (!is_wanted(watch, job, event->kind)) {
+		log__info("job %s: %s. Not kept: enough was, in the last time", job ? job->name : "?", text);
+		return 0;
+	}
+	snprintf(what, sizeof(what), "job %s: %s", job->name, text);
+	job->quiet_until_ns = watch->now_ns + watch->options->quiet_ns;
+	watch->in_hour++;
+	err = session__snapshot(watch->session) ?: watched_jobs__part(&watch->jobs, job->number, &part);
+	if (!err && events__keep(&watch->events, watch->ring, &part, job->name, trigger_names[event->kind], what))
+		log__error(NULL, "%s: what led to it cannot be kept", what);
+	recording_part__free(&part);
+	return err;
+}
+
+static int look_for_events(struct watch *watch)
+{
+	const struct trigger_event *event = trigger__look(watch->trigger, watch->now_ns);
+	int err;
+
+	if (!event->seen)
+		return 0;
+	watch->event_ns = watch->event_ns ?: watch->now_ns;
+	if (watch->now_ns - watch->event_ns < GOES_ON_NS || events__busy(&watch->events))
+		return 0;
+	err = keep_event(watch, event);
+	watch->event_ns = 0;
+	trigger__rearm(watch->trigger);
+	return err;
+}
+
+/* ---- together ---- */
+
+static int look_for_jobs(struct watch *watch)
+{
+	int got;
+
+	if (watch->now_ns < watch->next_look_ns)
+		return 0;
+	got = watched_jobs__look(&watch->jobs, watch->session);
+	if (got <= 0)
+		watch->next_look_ns = watch->now_ns + LOOK_NS;
+	return got < 0 ? got : 0;
+}
+
+static int start(struct watch *watch)
+{
+	int err = open_folder(watch) ?: open_ring(watch);
+
+	if (err)
+		return err;
+	watch->trigger = trigger__new(&watch->options->trigger);
+	if (!watch->trigger)
+		return -ENOMEM;
+	return session__new(&watch->options->session, add_record, watch, &watch->session)
+		       ?: session__open(watch->session);
+}
+
+static int run(struct watch *watch, const volatile sig_atomic_t *stop)
+{
+	struct session_progress progress;
+	int err = 0;
+
+	while (!err && !*stop) {
+		err = session__poll(watch->session, POLL_MS);
+		session__progress(watch->session, &progress);
+		watch->now_ns = progress.now_ns;
+		err = err ?: recording_writer__tick(watch->ring, watch->now_ns) ?: look_for_jobs(watch)
+					     ?: look_for_events(watch);
+		events__busy(&watch->events);
+	}
+	return err;
+}
+
+int watch__run(const struct watch_options *options, const volatile sig_atomic_t *stop)
+{
+	struct watch watch = {.options = options, .lock = -1};
+	int err, end_err = 0;
+
+	watch.events = (struct events){.folder = watch.events_path, .max_bytes = options->kept_bytes};
+	err = start(&watch);
+	if (!err) {
+		log__info("watches the training jobs of this host; what happens is kept in %s", watch.events_path);
+		notify__service("READY=1");
+		err = run(&watch, stop);
+		notify__service("STOPPING=1");
+		end_err = session__finish(watch.session);
+	}
+	if (err && watch.session)
+		log__error(err == -ENOSPC ? "free some space, or choose another folder with --state" : NULL,
+			   "cannot go on watching: %s", strerror(-err));
+	session__free(watch.session);
+	end_err = recording_writer__free(watch.ring) ?: end_err;
+	events__end(&watch.events);
+	trigger__free(watch.trigger);
+	watched_jobs__free(&watch.jobs);
+	if (watch.lock >= 0)
+		close(watch.lock);
+	return err ?: end_err;
+}

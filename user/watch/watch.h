@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Watches all training jobs of this host until it is told to stop. The last minutes of all of them
+ * are in a ring, STATE/ring.rec; what leads to an event is kept in STATE/events.
+ */
+#ifndef STEPFLAME_USER_WATCH_WATCH_H
+#define STEPFLAME_USER_WATCH_WATCH_H
+
+#include <signal.h>
+#include <stdint.h>
+
+#include "user/analysis/trigger.h"
+#include "user/session/session.h"
+
+struct watch_options {
+	const char *state;     /* the folder */
+	uint64_t last_ns;      /* that the ring keeps */
+	uint64_t ring_bytes;   /* on the disk, at most */
+	uint64_t kept_bytes;   /* of all events */
+	uint64_t quiet_ns;     /* after an event of a job, no other of it is kept for so long */
+	unsigned int per_hour; /* events that are kept in an hour, at most */
+	struct trigger_options trigger;
+	struct session_options session;
+};
+
+/* Until *stop is not 0. 0, or -errno after a message: -EBUSY: another one watches with that folder. */
+int watch__run(const struct watch_options *options, const volatile sig_atomic_t *stop);
+
+#endif
