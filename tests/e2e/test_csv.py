@@ -68,7 +68,7 @@ def test_no_command_is_wider_than_the_terminal(recording, jobs, tmp_path, column
     assert "nothing was left" in " ".join(fits(columns, "restore", "-n", "-p", pid).split())
     assert "plain_loop.py" in fits(columns, "dump", "-p", pid)
     assert "Usage" in fits(columns, "--help")
-    for command in ("record", "report", "flame", "export", "diff", "merge", "top", "dump", "ps", "restore", "doctor"):
+    for command in ("record", "report", "flame", "export", "diff", "merge", "top", "watch", "dump", "ps", "restore", "doctor"):
         fits(columns, "help", command)
 
 

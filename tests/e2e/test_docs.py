@@ -27,6 +27,8 @@ def test_live_commands(bench):
             words += ["-d", SHORT["-d"]]
         if words[0] == "top" and not {"--once", "--batch"} & set(words):
             words += ["--once", "-i", SHORT["-i"]]
+        if words[0] == "watch":
+            words += ["-d", SHORT["-d"], "--state", str(bench.directory / "state")]
         result = host.run(*words)
         allowed = {helpers.OK}
         if "--gpu" in words or "--inject" in words:

@@ -14,7 +14,7 @@ import pytest
 import recfile as r
 from terminal import at_terminal
 
-COMMANDS = ["record", "report", "flame", "export", "diff", "merge", "top", "dump", "ps", "restore", "doctor"]
+COMMANDS = ["record", "report", "flame", "export", "diff", "merge", "top", "watch", "dump", "ps", "restore", "doctor"]
 
 
 def test_all_commands():

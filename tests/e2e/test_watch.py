@@ -187,6 +187,11 @@ def test_service(bench):
         assert manager.recv(64) == b"STOPPING=1"
 
 
+def test_duration(tmp_path):
+    result = stepflame("watch", "--state", tmp_path, "-d", "300ms")
+    assert result.returncode == OK and (tmp_path / "ring.rec").stat().st_size > 0, result
+
+
 def test_bad_folder(tmp_path):
     (tmp_path / "file").touch()
     result = stepflame("watch", "--state", tmp_path / "file")

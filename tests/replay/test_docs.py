@@ -10,7 +10,7 @@ import recfile
 import stepped
 
 SLOWER = 6  # diff's exit code
-LIVE = ("record", "top", "dump", "doctor", "ps", "restore")
+LIVE = ("record", "top", "watch", "dump", "doctor", "ps", "restore")
 OTHER = 777
 
 

@@ -27,6 +27,7 @@
 enum { OPT_STATE = 0x100, OPT_LAST, OPT_RING_SIZE, OPT_KEEP_SIZE, OPT_TRIGGER, OPT_QUIET, OPT_PER_HOUR };
 
 static const struct argp_option options[] = {
+	{"duration", 'd', "TIME", 0, "stop after TIME: 10s (or 10), 2m, 1h; default: never", 0},
 	{"state", OPT_STATE, "FOLDER", 0, "keep the ring and the events there (default " STATE ")", 0},
 	{"last", OPT_LAST, "TIME", 0, "keep the last TIME of all jobs in the ring (default 10m)", 0},
 	{"ring-size", OPT_RING_SIZE, "SIZE", 0, "use at most SIZE of disk for the ring (default 1G)", 0},
@@ -45,6 +46,9 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 	char *end;
 
 	switch (key) {
+	case 'd':
+		watch->duration_ns = session_args__time(state, arg);
+		return 0;
 	case OPT_STATE:
 		watch->state = arg;
 		return 0;

@@ -193,10 +193,11 @@ static int start(struct watch *watch)
 
 static int run(struct watch *watch, const volatile sig_atomic_t *stop)
 {
-	struct session_progress progress;
+	uint64_t duration_ns = watch->options->duration_ns;
+	struct session_progress progress = {};
 	int err = 0;
 
-	while (!err && !*stop) {
+	while (!err && !*stop && (!duration_ns || progress.elapsed_ns < duration_ns)) {
 		err = session__poll(watch->session, POLL_MS);
 		session__progress(watch->session, &progress);
 		watch->now_ns = progress.now_ns;

@@ -14,6 +14,7 @@
 
 struct watch_options {
 	const char *state;     /* the folder */
+	uint64_t duration_ns;  /* 0: until it is told to stop */
 	uint64_t last_ns;      /* that the ring keeps */
 	uint64_t ring_bytes;   /* on the disk, at most */
 	uint64_t kept_bytes;   /* of all events */
@@ -23,7 +24,7 @@ struct watch_options {
 	struct session_options session;
 };
 
-/* Until *stop is not 0. 0, or -errno after a message: -EBUSY: another one watches with that folder. */
+/* Until the time is over, or *stop is not 0. 0, or -errno after a message: -EBUSY: another one watches with that folder. */
 int watch__run(const struct watch_options *options, const volatile sig_atomic_t *stop);
 
 #endif
