@@ -3,8 +3,11 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
+import subprocess
+import time
 
 import helpers
 import pytest
@@ -94,6 +97,45 @@ def test_events(bench):
     assert stepflame("flame", slow, "-o", bench.directory / "f.html").returncode == OK
     # the ring has both
     assert {one.pid, other.pid} <= pids_of(watch.state / "ring.rec")
+
+
+def metrics_of(path):
+    """{name{labels}: value}"""
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    return {key: float(value) for key, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+def test_metrics(bench):
+    """Steps as the jobs count them; all of them in the histogram, but for the first, whose begin nobody saw."""
+    watch = Watch(bench)
+    one, other = Steps(bench, "one"), Steps(bench, "other", env={"TORCHELASTIC_RUN_ID": 'a"b\\\n\x1b', "RANK": "3"})
+    path = watch.state / "metrics.prom"
+    watch.watches(one, other)
+    labels = {one: 'job="pid %d",rank="pid %d"' % (one.pid, one.pid), other: 'job="a_b___",rank="pid %d"' % other.pid}
+    for steps in (one, other):
+        steps.job.until_ran(1)
+    truth = {steps: steps.truth()["steps"] for steps in (one, other)}
+
+    def complete():
+        found = metrics_of(path) if path.exists() else {}
+        return found if all(found.get("stepflame_steps_total{%s}" % labels[steps]) == truth[steps] for steps in truth) else None
+
+    found = helpers.until(END_SECONDS, complete, lambda: "%s\n%s" % (truth, path.read_text()))
+    for steps, count in truth.items():
+        values = {key: value for key, value in found.items() if labels[steps] in key}
+        assert len(values) <= 50
+        assert values["stepflame_step_duration_seconds_count{%s}" % labels[steps]] == count - 1
+        buckets = [value for key, value in values.items() if "_bucket" in key]
+        assert buckets == sorted(buckets) and buckets[-1] == count - 1 and len(buckets) == 13
+        phases = sum(value for key, value in values.items() if "phase_seconds" in key)
+        assert abs(phases - values["stepflame_step_duration_seconds_sum{%s}" % labels[steps]]) <= 0.02 * phases + 0.2
+        assert abs(values["stepflame_last_step_timestamp_seconds{%s}" % labels[steps]] - time.time()) < 60
+    assert not [key for key, value in found.items() if not re.fullmatch(r'[a-z_]+(\{([a-z]+="[ -~]*",?)+\})?', key)]
+    if shutil.which("promtool"):
+        check = subprocess.run(["promtool", "check", "metrics"], input=path.read_bytes(), capture_output=True)
+        assert check.returncode == 0, check.stdout + check.stderr
+    watch.end()
+    assert not path.exists()
 
 
 def test_left_out(bench):

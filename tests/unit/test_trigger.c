@@ -287,6 +287,19 @@ static void test_end(void **state)
 	assert_true(look()->seen);
 }
 
+/* A process that ends after an event is gone, too: it does not stand still later. */
+static void test_end_after_event(void **state)
+{
+	start((struct trigger_options){.on = {true, true, true}});
+	steps(TRIGGER_STEPS, 100);
+	step(1000);
+	assert_true(look()->seen);
+	end(SIGKILL);
+	trigger__rearm(trigger);
+	now_ns += 1000 * S;
+	assert_false(look()->seen);
+}
+
 /* Then the next event is one; the stall that was told is not. */
 static void test_rearm(void **state)
 {
@@ -335,6 +348,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_ended, tear_down),
 		cmocka_unit_test_teardown(test_before, tear_down),
 		cmocka_unit_test_teardown(test_end, tear_down),
+		cmocka_unit_test_teardown(test_end_after_event, tear_down),
 		cmocka_unit_test_teardown(test_rearm, tear_down),
 		cmocka_unit_test_teardown(test_off, tear_down),
 	};

@@ -16,7 +16,6 @@
 /* A process that makes steps. */
 struct watched {
 	uint32_t pid;
-	bool ended;
 	bool told;                  /* that it stands still */
 	uint64_t ns[TRIGGER_STEPS]; /* the last steps, each at its number modulo that */
 	uint64_t step_cnt;
@@ -105,6 +104,8 @@ static bool is_unusual(const struct watched *process, uint64_t ns)
 static void set_event(struct trigger *trigger, enum trigger_kind kind, const struct watched *process,
 		      struct trigger_event event)
 {
+	if (trigger->event.seen)
+		return;
 	event.seen = true;
 	event.kind = kind;
 	event.pid = process->pid;
@@ -128,7 +129,7 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 			return -ENOMEM;
 		process->pid = record->pid;
 	}
-	process->told = process->ended = false; /* where it has ended, another process has its pid now */
+	process->told = false;
 	ns = step.duration_ns > step.besides_ns ? step.duration_ns - step.besides_ns : 0;
 	process->active_ns = process->step_end_ns = step.end_ns;
 	process->last_step = step.index;
@@ -160,11 +161,14 @@ static bool is_bad_end(int status)
 
 static void end_process(struct trigger *trigger, struct watched *process, const struct rec_proc *end)
 {
-	process->ended = true;
+	struct watched *all = trigger->processes.items;
+
 	if (trigger->options.on[TRIGGER_END] && is_bad_end(end->exit_code))
 		set_event(trigger, TRIGGER_END, process,
 			  (struct trigger_event){
 				  .start_ns = end->time_ns, .step = process->last_step, .status = end->exit_code});
+	step_times__forget(&trigger->times, process->pid);
+	*process = all[--trigger->processes.cnt];
 }
 
 int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t now_ns)
@@ -173,8 +177,6 @@ int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t
 	const struct rec_agg *agg = (const void *)record;
 	struct watched *process;
 
-	if (trigger->event.seen)
-		return 0;
 	if (!record)
 		end_snapshot(trigger, now_ns);
 	else if (record->type == REC_STEP)
@@ -194,7 +196,7 @@ const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_
 		uint64_t still_ns = now_ns > all[i].active_ns ? now_ns - all[i].active_ns : 0;
 		uint64_t given_ns = trigger->options.ns[TRIGGER_STALL];
 
-		if (trigger->event.seen || all[i].ended || all[i].told || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
+		if (trigger->event.seen || all[i].told || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
 			continue;
 		if (given_ns || still_ns > STALL_STEPS * median_ns(&all[i]))
 			set_event(trigger, TRIGGER_STALL, &all[i],
@@ -222,7 +224,7 @@ uint64_t trigger__before(const struct trigger *trigger, uint64_t now_ns)
 	if (trigger->event.seen)
 		return trigger->event.start_ns;
 	for (size_t i = 0; i < trigger->processes.cnt; i++)
-		if (!all[i].ended && all[i].step_end_ns < before_ns && now_ns - all[i].step_end_ns < TRIGGER_KEPT_NS)
+		if (all[i].step_end_ns < before_ns && now_ns - all[i].step_end_ns < TRIGGER_KEPT_NS)
 			before_ns = all[i].step_end_ns;
 	return before_ns;
 }

@@ -56,10 +56,7 @@ struct trigger;
 
 struct trigger *trigger__new(const struct trigger_options *options); /* NULL: no memory */
 void trigger__free(struct trigger *trigger);                         /* accepts NULL */
-/*
- * Takes a record; NULL: a snapshot has ended. now_ns: CLOCK_MONOTONIC. Once there is an event, it
- * does nothing. 0 or -ENOMEM.
- */
+/* Takes a record; NULL: a snapshot has ended. now_ns: CLOCK_MONOTONIC. The first event stays. 0 or -ENOMEM. */
 int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t now_ns);
 /* Looks for stalls. The event stays the trigger's. */
 const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_ns);

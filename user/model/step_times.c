@@ -103,6 +103,14 @@ int step_times__add(struct step_times *steps, const struct rec_step *record, str
 	return timed;
 }
 
+void step_times__forget(struct step_times *steps, uint32_t pid)
+{
+	struct process_steps *all = steps->processes.items, *times = step_times__of(steps, pid);
+
+	if (times)
+		*times = all[--steps->processes.cnt];
+}
+
 void step_times__free(struct step_times *steps)
 {
 	free(steps->processes.items);

@@ -45,6 +45,8 @@ struct timed_step {
 int step_times__add(struct step_times *steps, const struct rec_step *record, struct timed_step *step);
 /* NULL: it has made no step. */
 struct process_steps *step_times__of(const struct step_times *steps, uint32_t pid);
+/* A process has ended. */
+void step_times__forget(struct step_times *steps, uint32_t pid);
 void step_times__free(struct step_times *steps);
 
 #endif

@@ -17,23 +17,26 @@
 #include "user/report/trigger_text.h"
 #include "user/watch/events.h"
 #include "user/watch/jobs.h"
+#include "user/watch/metrics.h"
 #include "user/watch/notify.h"
 
 #define POLL_MS    100
 #define LOOK_NS    2000000000ull
 #define GOES_ON_NS 1000000000ull /* after an event: the other ranks come to it, too */
 #define HOUR_NS    3600000000000ull
+#define METRICS_NS 5000000000ull
 
 struct watch {
 	const struct watch_options *options;
-	char ring_path[PATH_MAX], events_path[PATH_MAX];
+	char ring_path[PATH_MAX], events_path[PATH_MAX], metrics_path[PATH_MAX];
 	int lock;
 	struct session *session;
 	struct recording_writer *ring;
 	struct trigger *trigger;
 	struct watched_jobs jobs;
 	struct events events;
-	uint64_t now_ns, next_look_ns;
+	struct metrics metrics;
+	uint64_t now_ns, next_look_ns, next_metrics_ns;
 	uint64_t event_ns; /* when the event was seen; 0: there is none */
 	uint64_t hour_ns;  /* begin of this hour */
 	unsigned int in_hour;
@@ -72,6 +75,7 @@ static int open_folder(struct watch *watch)
 
 	snprintf(watch->ring_path, sizeof(watch->ring_path), "%s/ring.rec", state);
 	snprintf(watch->events_path, sizeof(watch->events_path), "%s/events", state);
+	snprintf(watch->metrics_path, sizeof(watch->metrics_path), "%s/metrics.prom", state);
 	err = output__make_folder(watch->events_path, &output);
 	if (err) {
 		output__explain(watch->events_path, &output, err);
@@ -105,7 +109,7 @@ static int add_record(const struct rec_hdr *record, void *ctx)
 	const struct rec_proc *proc = (const void *)record;
 	struct watch *watch = ctx;
 
-	if (trigger__add(watch->trigger, record, watch->now_ns))
+	if (trigger__add(watch->trigger, record, watch->now_ns) || metrics__add(&watch->metrics, record, watch->now_ns))
 		return -ENOMEM;
 	if (record && record->type == REC_PROC && proc->event == PROC_EXIT)
 		watched_jobs__end(&watch->jobs, proc->pid);
@@ -131,10 +135,12 @@ static int keep_event(struct watch *watch, const struct trigger_event *event)
 	struct watched_job *job = watched_jobs__of(&watch->jobs, event->pid);
 	char text[TRIGGER_TEXT], what[TRIGGER_TEXT + WATCHED_NAME + 8];
 	struct recording_part part = {};
+	bool wanted = is_wanted(watch, job, event->kind);
 	int err;
 
 	trigger_text__event(event, text);
-	if (!is_wanted(watch, job, event->kind)) {
+	watch->metrics.events[event->kind][wanted]++;
+	if (!wanted) {
 		log__info("job %s: %s. Not kept: enough was, in the last time", job ? job->name : "?", text);
 		return 0;
 	}
@@ -165,6 +171,16 @@ static int look_for_events(struct watch *watch)
 }
 
 /* ---- together ---- */
+
+/* A monitoring system that gets nothing for a while is no reason to end. */
+static void write_metrics(struct watch *watch, const struct session_progress *progress)
+{
+	if (watch->now_ns < watch->next_metrics_ns)
+		return;
+	watch->next_metrics_ns = watch->now_ns + METRICS_NS;
+	metrics__write(&watch->metrics, &watch->jobs, progress, recording_writer__bytes(watch->ring),
+		       watch->metrics_path);
+}
 
 static int look_for_jobs(struct watch *watch)
 {
@@ -204,6 +220,7 @@ static int run(struct watch *watch, const volatile sig_atomic_t *stop)
 		err = err ?: recording_writer__tick(watch->ring, watch->now_ns) ?: look_for_jobs(watch)
 					     ?: look_for_events(watch);
 		events__busy(&watch->events);
+		write_metrics(watch, &progress);
 	}
 	return err;
 }
@@ -221,6 +238,7 @@ int watch__run(const struct watch_options *options, const volatile sig_atomic_t 
 		err = run(&watch, stop);
 		notify__service("STOPPING=1");
 		end_err = session__finish(watch.session);
+		unlink(watch.metrics_path); /* nobody keeps it up to date any more */
 	}
 	if (err && watch.session)
 		log__error(err == -ENOSPC ? "free some space, or choose another folder with --state" : NULL,
@@ -229,6 +247,7 @@ int watch__run(const struct watch_options *options, const volatile sig_atomic_t 
 	end_err = recording_writer__free(watch.ring) ?: end_err;
 	events__end(&watch.events);
 	trigger__free(watch.trigger);
+	metrics__free(&watch.metrics);
 	watched_jobs__free(&watch.jobs);
 	if (watch.lock >= 0)
 		close(watch.lock);

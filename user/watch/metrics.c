@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/watch/metrics.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "user/analysis/steps.h"
+#include "user/lib/output.h"
+
+#define ENDED_SHOWN_NS 60000000000ull /* the last figures of a process can be read so long after its end */
+
+static const double limits_s[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300};
+#define LIMITS (sizeof(limits_s) / sizeof(*limits_s))
+
+/* A process that makes steps. */
+struct rank_metrics {
+	uint32_t pid;
+	int rank; /* -1: not known */
+	uint64_t ended_ns;
+	uint64_t steps;           /* by their index: those too whose length is not known */
+	uint64_t cnt[LIMITS + 1]; /* steps in a bucket; the last: longer ones */
+	double total_s;
+	uint64_t last_step_ns;
+	double phase_s[PHASE__COUNT];
+};
+
+static struct rank_metrics *find(const struct metrics *metrics, uint32_t pid)
+{
+	struct rank_metrics *all = metrics->ranks.items;
+
+	for (size_t i = 0; i < metrics->ranks.cnt; i++)
+		if (all[i].pid == pid && !all[i].ended_ns)
+			return &all[i];
+	return NULL;
+}
+
+static void time_step(struct rank_metrics *rank, const struct timed_step *step)
+{
+	size_t bucket = 0;
+
+	while (bucket < LIMITS && step->duration_ns > limits_s[bucket] * 1e9)
+		bucket++;
+	rank->cnt[bucket]++;
+	rank->total_s += step->duration_ns / 1e9;
+}
+
+static int add_step(struct metrics *metrics, const struct rec_step *record)
+{
+	struct rank_metrics *rank = find(metrics, record->pid);
+	struct process_steps *times;
+	struct timed_step step;
+	int timed = step_times__add(&metrics->times, record, &step);
+
+	if (timed < 0)
+		return timed;
+	times = step_times__of(&metrics->times, record->pid);
+	if (!times)
+		return 0;
+	if (!rank && metrics->ranks.cnt == METRICS_RANKS) {
+		metrics->left_out++;
+		return 0;
+	}
+	if (!rank) {
+		rank = array__add(&metrics->ranks, sizeof(*rank));
+		if (!rank)
+			return -ENOMEM;
+		rank->pid = record->pid;
+		rank->rank = -1;
+	}
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		rank->phase_s[phase] += record->phase_ns[phase] / 1e9;
+	if (record->rule == times->rule) {
+		rank->steps = times->index;
+		rank->last_step_ns = record->time_ns;
+	}
+	if (timed)
+		time_step(rank, &step);
+	return 0;
+}
+
+int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t now_ns)
+{
+	const struct rec_target *target = (const void *)record;
+	const struct rec_proc *proc = (const void *)record;
+	struct rank_metrics *rank;
+
+	switch (record ? record->type : 0) {
+	case REC_STEP:
+		return add_step(metrics, (const void *)record);
+	case REC_TARGET:
+		rank = find(metrics, target->pid);
+		if (rank)
+			rank->rank = target->rank;
+		break;
+	case REC_PROC:
+		rank = proc->event == PROC_EXIT ? find(metrics, proc->pid) : NULL;
+		if (rank)
+			rank->ended_ns = now_ns ?: 1;
+		if (proc->event == PROC_EXIT)
+			step_times__forget(&metrics->times, proc->pid);
+		break;
+	case REC_COST:
+		metrics->cost = *(const struct rec_cost *)record;
+		break;
+	}
+	return 0;
+}
+
+/* ---- text ---- */
+
+/* Writes what a label may have: printable ASCII, and no quote or backslash. */
+static void write_label(FILE *out, const char *text)
+{
+	for (; *text; text++)
+		fputc(*text >= ' ' && *text < 127 && *text != '"' && *text != '\\' ? *text : '_', out);
+}
+
+/* {job="...",rank="0" : what all series of a process have; the caller closes the brace. */
+static void write_labels(FILE *out, const struct watched_jobs *jobs, const struct rank_metrics *rank)
+{
+	const struct watched_job *job = watched_jobs__of(jobs, rank->pid);
+
+	fputs("{job=\"", out);
+	write_label(out, job ? job->name : "");
+	if (rank->rank >= 0)
+		fprintf(out, "\",rank=\"%d\"", rank->rank);
+	else
+		fprintf(out, "\",rank=\"pid %u\"", rank->pid);
+}
+
+static void write_help(FILE *out, const char *name, const char *type, const char *help)
+{
+	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void write_durations(FILE *out, const struct metrics *metrics, const struct watched_jobs *jobs)
+{
+	const struct rank_metrics *rank = metrics->ranks.items;
+
+	write_help(out, "stepflame_step_duration_seconds", "histogram", "Length of the training steps.");
+	for (size_t i = 0; i < metrics->ranks.cnt; i++) {
+		uint64_t cnt = 0;
+
+		for (size_t bucket = 0; bucket <= LIMITS; bucket++) {
+			cnt += rank[i].cnt[bucket];
+			fputs("stepflame_step_duration_seconds_bucket", out);
+			write_labels(out, jobs, &rank[i]);
+			if (bucket < LIMITS)
+				fprintf(out, ",le=\"%g\"} %" PRIu64 "\n", limits_s[bucket], cnt);
+			else
+				fprintf(out, ",le=\"+Inf\"} %" PRIu64 "\n", cnt);
+		}
+		fputs("stepflame_step_duration_seconds_sum", out);
+		write_labels(out, jobs, &rank[i]);
+		fprintf(out, "} %.9g\nstepflame_step_duration_seconds_count", rank[i].total_s);
+		write_labels(out, jobs, &rank[i]);
+		fprintf(out, "} %" PRIu64 "\n", cnt);
+	}
+}
+
+static void write_ranks(FILE *out, const struct metrics *metrics, const struct watched_jobs *jobs)
+{
+	const struct rank_metrics *rank = metrics->ranks.items;
+	struct timespec real, mono;
+	double zero_s;
+
+	clock_gettime(CLOCK_REALTIME, &real);
+	clock_gettime(CLOCK_MONOTONIC, &mono);
+	zero_s = real.tv_sec - mono.tv_sec + (real.tv_nsec - mono.tv_nsec) / 1e9;
+	write_help(out, "stepflame_steps_total", "counter", "Training steps that have ended.");
+	for (size_t i = 0; i < metrics->ranks.cnt; i++) {
+		fputs("stepflame_steps_total", out);
+		write_labels(out, jobs, &rank[i]);
+		fprintf(out, "} %" PRIu64 "\n", rank[i].steps);
+	}
+	write_help(out, "stepflame_last_step_timestamp_seconds", "gauge", "When the last step ended.");
+	for (size_t i = 0; i < metrics->ranks.cnt; i++) {
+		fputs("stepflame_last_step_timestamp_seconds", out);
+		write_labels(out, jobs, &rank[i]);
+		fprintf(out, "} %.3f\n", zero_s + rank[i].last_step_ns / 1e9);
+	}
+	write_help(out, "stepflame_phase_seconds_total", "counter", "What the time of steps went into.");
+	for (size_t i = 0; i < metrics->ranks.cnt; i++) {
+		for (int phase = 0; phase < PHASE__COUNT; phase++) {
+			fputs("stepflame_phase_seconds_total", out);
+			write_labels(out, jobs, &rank[i]);
+			fprintf(out, ",phase=\"%s\"} %.9g\n", phase__name(phase), rank[i].phase_s[phase]);
+		}
+	}
+}
+
+static void write_host(FILE *out, const struct metrics *metrics, const struct watched_jobs *jobs,
+		       const struct session_progress *progress, uint64_t ring_bytes)
+{
+	const struct watched_job *job = jobs->jobs.items;
+	size_t alive = 0, processes = 0;
+	struct rusage used;
+
+	for (size_t i = 0; i < jobs->jobs.cnt; i++) {
+		alive += job[i].alive > 0;
+		processes += job[i].alive;
+	}
+	getrusage(RUSAGE_SELF, &used);
+	write_help(out, "stepflame_jobs", "gauge", "Training jobs that are watched.");
+	fprintf(out, "stepflame_jobs %zu\n", alive);
+	write_help(out, "stepflame_processes", "gauge", "Processes of these jobs, without their workers.");
+	fprintf(out, "stepflame_processes %zu\n", processes);
+	write_help(out, "stepflame_events_total", "counter", "Slow steps, stalls and bad ends.");
+	for (int kind = 0; kind < TRIGGER__COUNT; kind++)
+		for (int kept = 0; kept < 2; kept++)
+			fprintf(out, "stepflame_events_total{event=\"%s\",kept=\"%s\"} %" PRIu64 "\n",
+				trigger_names[kind], kept ? "yes" : "no", metrics->events[kind][kept]);
+	write_help(out, "stepflame_lost_total", "counter", "Records that were lost.");
+	fprintf(out, "stepflame_lost_total %" PRIu64 "\n", progress->lost);
+	write_help(out, "stepflame_left_out_steps_total", "counter",
+		   "Step boundaries of processes that have no series of their own.");
+	fprintf(out, "stepflame_left_out_steps_total %" PRIu64 "\n", metrics->left_out);
+	write_help(out, "stepflame_probe_hits_total", "counter", "Hits of probes in all jobs.");
+	fprintf(out, "stepflame_probe_hits_total %" PRIu64 "\n", (uint64_t)metrics->cost.hits);
+	write_help(out, "stepflame_ring_bytes", "gauge", "Size of the ring on the disk.");
+	fprintf(out, "stepflame_ring_bytes %" PRIu64 "\n", ring_bytes);
+	write_help(out, "stepflame_cpu_seconds_total", "counter", "CPU time of stepflame itself.");
+	fprintf(out, "stepflame_cpu_seconds_total %.3f\n",
+		used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6);
+}
+
+static void forget_ended(struct metrics *metrics, uint64_t now_ns)
+{
+	struct rank_metrics *rank = metrics->ranks.items;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < metrics->ranks.cnt; i++)
+		if (!rank[i].ended_ns || now_ns - rank[i].ended_ns < ENDED_SHOWN_NS)
+			rank[kept++] = rank[i];
+	metrics->ranks.cnt = kept;
+}
+
+int metrics__write(struct metrics *metrics, const struct watched_jobs *jobs, const struct session_progress *progress,
+		   uint64_t ring_bytes, const char *path)
+{
+	struct output output;
+	int err = output__open(path, &output);
+	FILE *out;
+
+	if (err)
+		return err;
+	forget_ended(metrics, progress->now_ns);
+	out = fdopen(output.fd, "w");
+	if (!out) {
+		err = -errno;
+		close(output.fd);
+	} else {
+		write_durations(out, metrics, jobs);
+		write_ranks(out, metrics, jobs);
+		write_host(out, metrics, jobs, progress, ring_bytes);
+		if (fflush(out) || fchmod(fileno(out), 0644))
+			err = -errno;
+		err = err ?: output__keep(&output);
+		fclose(out);
+	}
+	output__release(&output);
+	return err;
+}
+
+void metrics__free(struct metrics *metrics)
+{
+	step_times__free(&metrics->times);
+	free(metrics->ranks.items);
+	*metrics = (struct metrics){};
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a monitoring system gets to know, as text in Prometheus's format 0.0.4. In: records. Out: a
+ * file for node_exporter's textfile collector. No series is about functions, files or kernels, so
+ * their number does not grow with what jobs do.
+ */
+#ifndef STEPFLAME_USER_WATCH_METRICS_H
+#define STEPFLAME_USER_WATCH_METRICS_H
+
+#include <stdint.h>
+
+#include "include/records.h"
+#include "user/analysis/trigger.h"
+#include "user/lib/array.h"
+#include "user/model/step_times.h"
+#include "user/session/session.h"
+#include "user/watch/jobs.h"
+
+#define METRICS_RANKS 64 /* processes with series of their own; those of more are counted */
+
+/* All zeros: nothing yet. */
+struct metrics {
+	struct step_times times;
+	struct array ranks;                 /* struct rank_metrics, see metrics.c */
+	uint64_t left_out;                  /* processes */
+	uint64_t events[TRIGGER__COUNT][2]; /* not kept, kept */
+	struct rec_cost cost;               /* the last one */
+};
+
+/* 0 or -ENOMEM. */
+int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t now_ns);
+/*
+ * Writes all of them to path, which at any time has a whole set. now_ns: CLOCK_MONOTONIC. 0 or
+ * -errno.
+ */
+int metrics__write(struct metrics *metrics, const struct watched_jobs *jobs, const struct session_progress *progress,
+		   uint64_t ring_bytes, const char *path);
+void metrics__free(struct metrics *metrics);
+
+#endif
