@@ -68,6 +68,16 @@ def pids_of(file):
     return {r.pid for kind, r in recfile.read_records(file) if kind in ("SAMPLE", "STEP", "AGG")}
 
 
+def unknown_ids(file):
+    """Stacks, paths, functions and names to which records refer, and which a recording does not have."""
+    known, used = set(), set()
+    for kind, record in recfile.read_records(file):
+        if kind in ("NAME", "CODE", "STACK", "PATH"):
+            known.add(record.id)
+        used |= {getattr(record, name) for name in ("stack", "path", "native", "kernel", "file", "name") if name in vars(record)} - {0}
+    return {one for one in used if isinstance(one, int)} - known
+
+
 def test_events(bench):
     """Of two jobs, one has a slow step, then the other is killed: each is kept, without the other job."""
     watch = Watch(bench, *TRIGGERS)
@@ -95,8 +105,11 @@ def test_events(bench):
     for options in (["--simple"], ["--advanced"], ["--io"], ["--per-rank"]):
         assert stepflame("report", slow, *options).returncode == OK
     assert stepflame("flame", slow, "-o", bench.directory / "f.html").returncode == OK
+    ring = watch.state / "ring.rec"
+    assert unknown_ids(slow) <= unknown_ids(ring) and unknown_ids(end) <= unknown_ids(ring)
+    assert slow.stat().st_size < ring.stat().st_size
     # the ring has both
-    assert {one.pid, other.pid} <= pids_of(watch.state / "ring.rec")
+    assert {one.pid, other.pid} <= pids_of(ring)
 
 
 def metrics_of(path):

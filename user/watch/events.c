@@ -163,9 +163,11 @@ static void make_room(const char *path, uint64_t max_bytes)
 
 static int keep(const struct events *events, const struct recording_writer *ring, struct copy *copy, const char *path)
 {
-	int err = recording_writer__read(ring, look, copy) ?: recording_writer__new(path, &copy->writer);
-	int end_err;
+	int err = 0, end_err;
 
+	while (!err && recording_part__needs_reading(copy->part))
+		err = recording_writer__read(ring, look, copy);
+	err = err ?: recording_writer__new(path, &copy->writer);
 	if (err)
 		return err;
 	err = recording_writer__read(ring, append, copy) ?: recording_writer__mark(copy->writer);
