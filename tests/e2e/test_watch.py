@@ -181,6 +181,26 @@ def test_killed(bench):
     assert steps.pid in pids_of(again.state / "ring.rec")
 
 
+def test_renewed(bench):
+    """When no job runs, a new ring begins; the next job is found, and is alone in it."""
+    watch = Watch(bench, "--renew", "1s")
+    first = Steps(bench, "first")
+    watch.watches(first)
+    first.job.until_ran(1)
+    first.truth()
+    before = watch.state / "ring-before.rec"
+    helpers.until(END_SECONDS, before.exists, watch.process.what)
+    assert first.pid in pids_of(before)
+    second = Steps(bench, "second")
+    watch.watches(second)
+    second.job.until_ran(1)
+    second.truth()
+    watch.says("job pid %d has ended" % second.pid)
+    helpers.until(END_SECONDS, lambda: second.pid in pids_of(before), watch.process.what)
+    assert first.pid not in pids_of(before)
+    watch.end()
+
+
 def test_enough(bench):
     """One event of a job is kept; the next is too soon. At most so many an hour."""
     watch = Watch(bench, *TRIGGERS[:2], "--trigger", "end", "--per-hour", "1", "--quiet", "1h")

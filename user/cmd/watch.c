@@ -18,18 +18,21 @@
 #define STATE        "/var/lib/stepflame"
 #define WATCH_HZ     19
 #define LAST_NS      (600 * 1000000000ull)
+#define RENEW_NS     (3600 * 1000000000ull)
 #define RING_BYTES   (1024ull << 20)
 #define KEPT_BYTES   (1024ull << 20)
 #define QUIET_NS     (1800 * 1000000000ull)
 #define PER_HOUR     4
 #define PER_HOUR_MAX 1000
 
-enum { OPT_STATE = 0x100, OPT_LAST, OPT_RING_SIZE, OPT_KEEP_SIZE, OPT_TRIGGER, OPT_QUIET, OPT_PER_HOUR };
+enum { OPT_STATE = 0x100, OPT_LAST, OPT_RENEW, OPT_RING_SIZE, OPT_KEEP_SIZE, OPT_TRIGGER, OPT_QUIET, OPT_PER_HOUR };
 
 static const struct argp_option options[] = {
 	{"duration", 'd', "TIME", 0, "stop after TIME: 10s (or 10), 2m, 1h; default: never", 0},
 	{"state", OPT_STATE, "FOLDER", 0, "keep the ring and the events there (default " STATE ")", 0},
 	{"last", OPT_LAST, "TIME", 0, "keep the last TIME of all jobs in the ring (default 10m)", 0},
+	{"renew", OPT_RENEW, "TIME", 0,
+	 "begin a new ring when no job runs and this one is older than TIME (default 1h)", 0},
 	{"ring-size", OPT_RING_SIZE, "SIZE", 0, "use at most SIZE of disk for the ring (default 1G)", 0},
 	{"keep-size", OPT_KEEP_SIZE, "SIZE", 0, "use at most SIZE of disk for events; the oldest go (default 1G)", 0},
 	{"trigger", OPT_TRIGGER, "slow[=TIME]|stall[=TIME]|end", 0,
@@ -56,6 +59,9 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 		watch->last_ns = session_args__time(state, arg);
 		if (watch->last_ns < RECORDING_LAST_MIN_NS)
 			argp_error(state, "--last wants 1s or more, not '%s'", arg);
+		return 0;
+	case OPT_RENEW:
+		watch->renew_ns = session_args__time(state, arg);
 		return 0;
 	case OPT_RING_SIZE:
 		watch->ring_bytes = session_args__size(state, arg);
@@ -115,6 +121,7 @@ int cmd_watch(int argc, char **argv)
 	struct watch_options watch = {
 		.state = STATE,
 		.last_ns = LAST_NS,
+		.renew_ns = RENEW_NS,
 		.ring_bytes = RING_BYTES,
 		.kept_bytes = KEPT_BYTES,
 		.quiet_ns = QUIET_NS,

@@ -188,6 +188,16 @@ void watched_jobs__end(struct watched_jobs *jobs, uint32_t pid)
 	}
 }
 
+bool watched_jobs__all_ended(const struct watched_jobs *jobs)
+{
+	const struct watched_process *all = jobs->processes.items;
+
+	for (size_t i = 0; i < jobs->processes.cnt; i++)
+		if (all[i].attached && !all[i].ended)
+			return false;
+	return jobs->processes.cnt;
+}
+
 void watched_jobs__free(struct watched_jobs *jobs)
 {
 	free(jobs->processes.items);

@@ -48,6 +48,8 @@ struct watched_jobs {
 int watched_jobs__look(struct watched_jobs *jobs, struct session *session);
 /* A process has ended. */
 void watched_jobs__end(struct watched_jobs *jobs, uint32_t pid);
+/* Were there some, and have all ended? */
+bool watched_jobs__all_ended(const struct watched_jobs *jobs);
 /* NULL: no job has that process. Valid until the next look. */
 struct watched_job *watched_jobs__of(const struct watched_jobs *jobs, uint32_t pid);
 /* Adds the processes of a job, those too that have ended. 0 or -ENOMEM. */

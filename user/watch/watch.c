@@ -70,7 +70,6 @@ static int open_folder(struct watch *watch)
 {
 	const char *state = watch->options->state;
 	struct output output;
-	char before[PATH_MAX];
 	int err;
 
 	snprintf(watch->ring_path, sizeof(watch->ring_path), "%s/ring.rec", state);
@@ -81,20 +80,19 @@ static int open_folder(struct watch *watch)
 		output__explain(watch->events_path, &output, err);
 		return err;
 	}
-	err = lock_folder(watch);
-	if (err)
-		return err;
-	/* What an earlier one saw at its end may be what somebody looks for. */
-	snprintf(before, sizeof(before), "%s/ring-before.rec", state);
-	if (rename(watch->ring_path, before) && errno != ENOENT)
-		return refuse_folder(state, -errno);
-	return 0;
+	return lock_folder(watch);
 }
 
+/* What the ring had so far may be what somebody looks for: it takes another name. */
 static int open_ring(struct watch *watch)
 {
-	int err = recording_writer__new(watch->ring_path, &watch->ring);
+	char before[PATH_MAX];
+	int err;
 
+	snprintf(before, sizeof(before), "%s/ring-before.rec", watch->options->state);
+	if (rename(watch->ring_path, before) && errno != ENOENT)
+		return refuse_folder(watch->options->state, -errno);
+	err = recording_writer__new(watch->ring_path, &watch->ring);
 	if (err)
 		return err;
 	err = recording_writer__limit(watch->ring, watch->ring_path, watch->options->ring_bytes)
@@ -194,57 +192,75 @@ static int look_for_jobs(struct watch *watch)
 	return got < 0 ? got : 0;
 }
 
-static int start(struct watch *watch)
+/* Opens a ring and a session without jobs. */
+static int begin(struct watch *watch)
 {
-	int err = open_folder(watch) ?: open_ring(watch);
+	return open_ring(watch) ?: session__new(&watch->options->session, add_record, watch, &watch->session)
+					  ?: session__open(watch->session);
+}
 
-	if (err)
-		return err;
-	watch->trigger = trigger__new(&watch->options->trigger);
-	if (!watch->trigger)
-		return -ENOMEM;
-	return session__new(&watch->options->session, add_record, watch, &watch->session)
-		       ?: session__open(watch->session);
+static int end(struct watch *watch, bool finish)
+{
+	int err = finish ? session__finish(watch->session) : 0, ring_err;
+
+	session__free(watch->session);
+	watch->session = NULL;
+	ring_err = recording_writer__free(watch->ring);
+	watch->ring = NULL;
+	return err ?: ring_err;
+}
+
+/*
+ * While no job runs, an old ring ends and a new one begins: it would keep what is known of the jobs
+ * that have ended, up to the limits of user/recording/trim.h.
+ */
+static int renew(struct watch *watch, const struct session_progress *progress)
+{
+	if (progress->elapsed_ns < watch->options->renew_ns || !watched_jobs__all_ended(&watch->jobs))
+		return 0;
+	events__end(&watch->events);
+	watched_jobs__free(&watch->jobs);
+	return end(watch, true) ?: begin(watch);
 }
 
 static int run(struct watch *watch, const volatile sig_atomic_t *stop)
 {
-	uint64_t duration_ns = watch->options->duration_ns;
+	uint64_t duration_ns = watch->options->duration_ns, start_ns = 0;
 	struct session_progress progress = {};
 	int err = 0;
 
-	while (!err && !*stop && (!duration_ns || progress.elapsed_ns < duration_ns)) {
+	while (!err && !*stop && (!duration_ns || watch->now_ns - start_ns < duration_ns)) {
 		err = session__poll(watch->session, POLL_MS);
 		session__progress(watch->session, &progress);
 		watch->now_ns = progress.now_ns;
+		start_ns = start_ns ?: watch->now_ns;
 		err = err ?: recording_writer__tick(watch->ring, watch->now_ns) ?: look_for_jobs(watch)
 					     ?: look_for_events(watch);
 		events__busy(&watch->events);
 		write_metrics(watch, &progress);
+		err = err ?: renew(watch, &progress);
 	}
 	return err;
 }
 
 int watch__run(const struct watch_options *options, const volatile sig_atomic_t *stop)
 {
-	struct watch watch = {.options = options, .lock = -1};
-	int err, end_err = 0;
+	struct watch watch = {.options = options, .lock = -1, .trigger = trigger__new(&options->trigger)};
+	int err, end_err;
 
 	watch.events = (struct events){.folder = watch.events_path, .max_bytes = options->kept_bytes};
-	err = start(&watch);
+	err = watch.trigger ? open_folder(&watch) ?: begin(&watch) : -ENOMEM;
 	if (!err) {
 		log__info("watches the training jobs of this host; what happens is kept in %s", watch.events_path);
 		notify__service("READY=1");
 		err = run(&watch, stop);
 		notify__service("STOPPING=1");
-		end_err = session__finish(watch.session);
 		unlink(watch.metrics_path); /* nobody keeps it up to date any more */
+		if (err)
+			log__error(err == -ENOSPC ? "free some space, or choose another folder with --state" : NULL,
+				   "cannot go on watching: %s", strerror(-err));
 	}
-	if (err && watch.session)
-		log__error(err == -ENOSPC ? "free some space, or choose another folder with --state" : NULL,
-			   "cannot go on watching: %s", strerror(-err));
-	session__free(watch.session);
-	end_err = recording_writer__free(watch.ring) ?: end_err;
+	end_err = end(&watch, !err);
 	events__end(&watch.events);
 	trigger__free(watch.trigger);
 	metrics__free(&watch.metrics);

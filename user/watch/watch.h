@@ -15,6 +15,7 @@
 struct watch_options {
 	const char *state;     /* the folder */
 	uint64_t duration_ns;  /* 0: until it is told to stop */
+	uint64_t renew_ns;     /* a ring that is older gives way to a new one while no job runs */
 	uint64_t last_ns;      /* that the ring keeps */
 	uint64_t ring_bytes;   /* on the disk, at most */
 	uint64_t kept_bytes;   /* of all events */
