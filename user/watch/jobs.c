@@ -43,6 +43,17 @@ struct watched_job *watched_jobs__of(const struct watched_jobs *jobs, uint32_t p
 	return NULL;
 }
 
+const char *watched_jobs__name(const struct watched_jobs *jobs, uint32_t pid, char name[WATCHED_NAME])
+{
+	const struct watched_job *job = watched_jobs__of(jobs, pid);
+
+	if (job)
+		snprintf(name, WATCHED_NAME, "%s", job->name);
+	else
+		snprintf(name, WATCHED_NAME, "pid %u", pid);
+	return name;
+}
+
 int watched_jobs__part(const struct watched_jobs *jobs, uint32_t number, struct recording_part *part)
 {
 	const struct watched_process *all = jobs->processes.items;

@@ -52,6 +52,8 @@ void watched_jobs__end(struct watched_jobs *jobs, uint32_t pid);
 bool watched_jobs__all_ended(const struct watched_jobs *jobs);
 /* NULL: no job has that process. Valid until the next look. */
 struct watched_job *watched_jobs__of(const struct watched_jobs *jobs, uint32_t pid);
+/* Writes the name of its job, or "pid 12". Returns name. */
+const char *watched_jobs__name(const struct watched_jobs *jobs, uint32_t pid, char name[WATCHED_NAME]);
 /* Adds the processes of a job, those too that have ended. 0 or -ENOMEM. */
 int watched_jobs__part(const struct watched_jobs *jobs, uint32_t number, struct recording_part *part);
 void watched_jobs__free(struct watched_jobs *jobs);

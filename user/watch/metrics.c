@@ -125,10 +125,10 @@ static void write_label(FILE *out, const char *text)
 /* {job="...",rank="0" : what all series of a process have; the caller closes the brace. */
 static void write_labels(FILE *out, const struct watched_jobs *jobs, const struct rank_metrics *rank)
 {
-	const struct watched_job *job = watched_jobs__of(jobs, rank->pid);
+	char name[WATCHED_NAME];
 
 	fputs("{job=\"", out);
-	write_label(out, job ? job->name : "");
+	write_label(out, watched_jobs__name(jobs, rank->pid, name));
 	if (rank->rank >= 0)
 		fprintf(out, "\",rank=\"%d\"", rank->rank);
 	else

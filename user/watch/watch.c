@@ -116,10 +116,13 @@ static int add_record(const struct rec_hdr *record, void *ctx)
 
 /* ---- events ---- */
 
-/* May this one be kept? So many an hour, and none soon after another of the job, but for its end. */
+/*
+ * May this one be kept? So many an hour, and none soon after another of the job, but for its end.
+ * job: NULL for a process that a watched one has started.
+ */
 static bool is_wanted(struct watch *watch, const struct watched_job *job, enum trigger_kind kind)
 {
-	if (!job || (watch->now_ns < job->quiet_until_ns && kind != TRIGGER_END))
+	if (job && watch->now_ns < job->quiet_until_ns && kind != TRIGGER_END)
 		return false;
 	if (watch->now_ns - watch->hour_ns >= HOUR_NS) {
 		watch->hour_ns = watch->now_ns;
@@ -131,22 +134,25 @@ static bool is_wanted(struct watch *watch, const struct watched_job *job, enum t
 static int keep_event(struct watch *watch, const struct trigger_event *event)
 {
 	struct watched_job *job = watched_jobs__of(&watch->jobs, event->pid);
-	char text[TRIGGER_TEXT], what[TRIGGER_TEXT + WATCHED_NAME + 8];
-	struct recording_part part = {};
+	char text[TRIGGER_TEXT], name[WATCHED_NAME], what[TRIGGER_TEXT + WATCHED_NAME + 8];
 	bool wanted = is_wanted(watch, job, event->kind);
+	struct recording_part part = {};
 	int err;
 
-	trigger_text__event(event, text);
+	watched_jobs__name(&watch->jobs, event->pid, name);
+	snprintf(what, sizeof(what), "job %s: %s", name, trigger_text__event(event, text));
 	watch->metrics.events[event->kind][wanted]++;
 	if (!wanted) {
-		log__info("job %s: %s. Not kept: enough was, in the last time", job ? job->name : "?", text);
+		log__info("%s. Not kept: enough was, in the last time", what);
 		return 0;
 	}
-	snprintf(what, sizeof(what), "job %s: %s", job->name, text);
-	job->quiet_until_ns = watch->now_ns + watch->options->quiet_ns;
 	watch->in_hour++;
-	err = session__snapshot(watch->session) ?: watched_jobs__part(&watch->jobs, job->number, &part);
-	if (!err && events__keep(&watch->events, watch->ring, &part, job->name, trigger_names[event->kind], what))
+	if (job)
+		job->quiet_until_ns = watch->now_ns + watch->options->quiet_ns;
+	err = session__snapshot(watch->session) ?: recording_part__add(&part, event->pid);
+	if (!err && job)
+		err = watched_jobs__part(&watch->jobs, job->number, &part);
+	if (!err && events__keep(&watch->events, watch->ring, &part, name, trigger_names[event->kind], what))
 		log__error(NULL, "%s: what led to it cannot be kept", what);
 	recording_part__free(&part);
 	return err;
