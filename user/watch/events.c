@@ -28,13 +28,22 @@ struct copy {
 	struct recording_part *part;
 	struct recording_writer *writer;
 	struct job *job;
+	uint64_t record_cnt, at; /* at the first reading; read so far: meanwhile the ring grows */
 };
+
+static int count(const struct rec_hdr *record, void *ctx)
+{
+	struct copy *copy = ctx;
+
+	copy->record_cnt++;
+	return recording_part__look(copy->part, record);
+}
 
 static int look(const struct rec_hdr *record, void *ctx)
 {
 	struct copy *copy = ctx;
 
-	return recording_part__look(copy->part, record);
+	return copy->at++ < copy->record_cnt ? recording_part__look(copy->part, record) : 0;
 }
 
 static int append(const struct rec_hdr *record, void *ctx)
@@ -42,7 +51,7 @@ static int append(const struct rec_hdr *record, void *ctx)
 	struct copy *copy = ctx;
 	struct rec_window window;
 
-	if (!recording_part__has(copy->part, record))
+	if (copy->at++ >= copy->record_cnt || !recording_part__has(copy->part, record))
 		return 0;
 	/* The steps of the process with most, which may be of another job: the boundaries tell. */
 	if (record->type == REC_WINDOW && record->size == sizeof(window)) {
@@ -51,6 +60,13 @@ static int append(const struct rec_hdr *record, void *ctx)
 		record = &window.hdr;
 	}
 	return recording_writer__append(copy->writer, record);
+}
+
+static int read_ring(const struct recording_writer *ring, int (*fn)(const struct rec_hdr *record, void *ctx),
+		     struct copy *copy)
+{
+	copy->at = 0;
+	return recording_writer__read(ring, fn, copy);
 }
 
 static int add_to_job(const struct rec_hdr *record, void *ctx)
@@ -166,11 +182,11 @@ static int keep(const struct events *events, const struct recording_writer *ring
 	int err = 0, end_err;
 
 	while (!err && recording_part__needs_reading(copy->part))
-		err = recording_writer__read(ring, look, copy);
+		err = read_ring(ring, copy->record_cnt ? look : count, copy);
 	err = err ?: recording_writer__new(path, &copy->writer);
 	if (err)
 		return err;
-	err = recording_writer__read(ring, append, copy) ?: recording_writer__mark(copy->writer);
+	err = read_ring(ring, append, copy) ?: recording_writer__mark(copy->writer);
 	end_err = recording_writer__free(copy->writer);
 	if (err || end_err)
 		return err ?: end_err;

@@ -222,7 +222,8 @@ static int end(struct watch *watch, bool finish)
  */
 static int renew(struct watch *watch, const struct session_progress *progress)
 {
-	if (progress->elapsed_ns < watch->options->renew_ns || !watched_jobs__all_ended(&watch->jobs))
+	if (progress->elapsed_ns < watch->options->renew_ns || watch->event_ns ||
+	    !watched_jobs__all_ended(&watch->jobs))
 		return 0;
 	events__end(&watch->events);
 	watched_jobs__free(&watch->jobs);
