@@ -24,11 +24,12 @@
 #include "include/records.h"
 #include "user/model/step_times.h"
 
-#define TRIGGER_STEPS     STEP_TIMES_KEPT
-#define TRIGGER_STEPS_MIN 64
-#define TRIGGER_SLOW_NS   100000000ull
-#define TRIGGER_STALL_NS  60000000000ull
-#define TRIGGER_KEPT_NS   3600000000000ull
+#define TRIGGER_STEPS      STEP_TIMES_KEPT
+#define TRIGGER_STEPS_MIN  64
+#define TRIGGER_SLOW_NS    100000000ull
+#define TRIGGER_STALL_NS   60000000000ull
+#define TRIGGER_GOES_ON_NS 1000000000ull /* what is recorded after an event: the other ranks come to it, too */
+#define TRIGGER_KEPT_NS    3600000000000ull
 
 enum trigger_kind { TRIGGER_SLOW, TRIGGER_STALL, TRIGGER_END, TRIGGER__COUNT };
 

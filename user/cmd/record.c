@@ -104,8 +104,8 @@ static const struct argp_option options[] = {
 	 0},
 	{"until", OPT_UNTIL, "slow[=TIME]|stall[=TIME]|end", 0,
 	 "end the recording a second after that happens; may be given several times. slow: a step takes longer than "
-	 "TIME, or "
-	 "twice as long as the longest of the last 256, and 100 ms longer; stall: no step ends for TIME, or for 10 "
+	 "TIME, or twice as long as the longest of the last 256, and 100 ms longer; stall: no step ends for TIME, or "
+	 "for 10 "
 	 "median steps, but at least a minute; end: one of the processes is killed, or ends with an error",
 	 0},
 	{"user", OPT_USER, "NAME|UID", 0,
@@ -200,6 +200,21 @@ static void settle_or_die(struct argp_state *state, struct record_args *args)
 		args->session.schedule[OP_ACTIVE] = args->session.steps;
 		args->session.schedule[OP_REPEAT] = 1;
 	}
+}
+
+/* Standard output takes neither what is changed later nor what others write. */
+static void check_stdout_or_die(struct argp_state *state, const struct record_args *args)
+{
+	if ((args->max_bytes || args->last_ns) && output__is_stdout(args->output))
+		argp_error(state,
+			   "%s drops what was written, which standard output cannot: name a file with "
+			   "-o",
+			   args->max_bytes ? "--max-size" : "--last");
+	if (args->command && output__is_stdout(args->output))
+		argp_error(state, "the command writes to standard output, too: name a file with -o");
+	if (output__is_stdout(args->output) && isatty(STDOUT_FILENO))
+		argp_error(state, "a recording is not for a terminal: name a file with -o, or write into a "
+				  "pipe");
 }
 
 static error_t parse_record(int key, char *arg, struct argp_state *state)
@@ -297,16 +312,7 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		settle_or_die(state, args);
-		if ((args->max_bytes || args->last_ns) && output__is_stdout(args->output))
-			argp_error(state,
-				   "%s drops what was written, which standard output cannot: name a file with "
-				   "-o",
-				   args->max_bytes ? "--max-size" : "--last");
-		if (args->command && output__is_stdout(args->output))
-			argp_error(state, "the command writes to standard output, too: name a file with -o");
-		if (output__is_stdout(args->output) && isatty(STDOUT_FILENO))
-			argp_error(state, "a recording is not for a terminal: name a file with -o, or write into a "
-					  "pipe");
+		check_stdout_or_die(state, args);
 		return 0;
 	default:
 		return targets__option(state, &args->targets, key, arg);
@@ -349,7 +355,7 @@ static bool is_over(const struct record_sink *sink, const struct session_progres
 	if (!sink->trigger || !trigger__look(sink->trigger, progress->now_ns)->seen)
 		return false;
 	*seen_ns = *seen_ns ?: progress->now_ns;
-	return progress->now_ns - *seen_ns >= UNTIL_GOES_ON_NS;
+	return progress->now_ns - *seen_ns >= TRIGGER_GOES_ON_NS;
 }
 
 /*

@@ -27,17 +27,6 @@ void trainings__warn_of_hidden(size_t hidden)
 			  es);
 }
 
-const char *training__job_name(const struct training *training, char *name, size_t size)
-{
-	if (training->run[0])
-		snprintf(name, size, "%s", training->run);
-	else if (training->slurm[0])
-		snprintf(name, size, "%s", training->slurm);
-	else
-		snprintf(name, size, "%.12s", training->container);
-	return name;
-}
-
 static bool is_same(const char *a, const char *b)
 {
 	return a[0] && !strcmp(a, b);

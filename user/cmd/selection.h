@@ -8,9 +8,6 @@
 #include "user/cmd/pids.h"
 #include "user/identity/trainings.h"
 
-/* Writes the name by which --job takes it, cut to size: "" if it has none. Returns name. */
-const char *training__job_name(const struct training *training, char *name, size_t size);
-
 /*
  * Selects the targets of the jobs that `name` means: a run of torchrun, a job of Slurm, a container
  * or the beginning of its id, a cgroup; NULL: of all jobs. Adds them to pids, each before the one

@@ -8,10 +8,10 @@
 #include "user/analysis/trigger.h"
 #include "user/session/session.h"
 
-#define UNTIL_GOES_ON_NS 1000000000ull /* the recording goes on after the event: other ranks come to it, too */
-
-/* Parses "slow", "stall", one of them with "=TIME", or "end". option: its name. A
- * usage error ends the program. */
+/*
+ * Parses "slow", "stall", one of them with "=TIME", or "end". option: its name. A usage error ends
+ * the program.
+ */
 void until__option(struct argp_state *state, struct trigger_options *options, const char *option, const char *text);
 bool until__given(const struct trigger_options *options);
 /* How often the session must take snapshots: often enough to see stalls, and to have some in what --last keeps; 0: any. */

@@ -136,6 +136,17 @@ void trainings__release(struct trainings *t)
 	free(t->items);
 }
 
+const char *training__job_name(const struct training *training, char *name, size_t size)
+{
+	if (training->run[0])
+		snprintf(name, size, "%s", training->run);
+	else if (training->slurm[0])
+		snprintf(name, size, "%s", training->slurm);
+	else
+		snprintf(name, size, "%.12s", training->container);
+	return name;
+}
+
 bool training__is_target(const struct training *training)
 {
 	return training->role == TRAINING_TRAINER;

@@ -66,6 +66,9 @@ struct training *trainings__pid(const struct trainings *t, pid_t pid);
 /* Finds the id of a container in the path of its cgroup: "" if there is none. */
 void training__find_container(struct training *training);
 
+/* Writes the name by which --job takes it, cut to size: "" if it has none. Returns name. */
+const char *training__job_name(const struct training *training, char *name, size_t size);
+
 /* Is it what one records? */
 bool training__is_target(const struct training *training);
 

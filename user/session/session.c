@@ -380,9 +380,7 @@ int session__follow(struct session *s, pid_t pid)
 
 static uint64_t snapshot_interval_ns(const struct session *s)
 {
-	uint64_t grown = s->progress.elapsed_ns / SNAPSHOT_GROWTH;
-
-	uint64_t most = s->options.snapshot_ns ?: SNAPSHOT_MAX_NS;
+	uint64_t grown = s->progress.elapsed_ns / SNAPSHOT_GROWTH, most = s->options.snapshot_ns ?: SNAPSHOT_MAX_NS;
 
 	grown = grown < most ? grown : most;
 	return s->options.live_ns ?: grown > SNAPSHOT_MIN_NS ? grown : SNAPSHOT_MIN_NS;

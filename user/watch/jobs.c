@@ -83,13 +83,7 @@ static struct watched_job *find_job(struct watched_jobs *jobs, const struct trai
 	if (!job)
 		return NULL;
 	job->number = ++jobs->job_cnt;
-	if (training->run[0])
-		snprintf(job->name, sizeof(job->name), "%.*s", WATCHED_NAME - 1, training->run);
-	else if (training->slurm[0])
-		snprintf(job->name, sizeof(job->name), "%s", training->slurm);
-	else if (training->container[0])
-		snprintf(job->name, sizeof(job->name), "%.12s", training->container);
-	else
+	if (!training__job_name(training, job->name, sizeof(job->name))[0])
 		snprintf(job->name, sizeof(job->name), "pid %d", training->process.pid);
 	return job;
 }

@@ -22,7 +22,8 @@ static const double limits_s[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 
 /* A process that makes steps. */
 struct rank_metrics {
 	uint32_t pid;
-	int rank; /* -1: not known */
+	int rank;  /* -1: not known */
+	int shown; /* the same in its label; -1: the pid, since another process of the job has that rank */
 	uint64_t ended_ns;
 	uint64_t steps;           /* by their index: those too whose length is not known */
 	uint64_t cnt[LIMITS + 1]; /* steps in a bucket; the last: longer ones */
@@ -31,14 +32,26 @@ struct rank_metrics {
 	double phase_s[PHASE__COUNT];
 };
 
+/* Also a process that has ended: the label of another one with its pid would be the same. */
 static struct rank_metrics *find(const struct metrics *metrics, uint32_t pid)
 {
 	struct rank_metrics *all = metrics->ranks.items;
 
 	for (size_t i = 0; i < metrics->ranks.cnt; i++)
-		if (all[i].pid == pid && !all[i].ended_ns)
+		if (all[i].pid == pid)
 			return &all[i];
 	return NULL;
+}
+
+/* NULL: no memory, or METRICS_RANKS are there. */
+static struct rank_metrics *add(struct metrics *metrics, uint32_t pid)
+{
+	struct rank_metrics *new =
+		metrics->ranks.cnt < METRICS_RANKS ? array__add(&metrics->ranks, sizeof(*new)) : NULL;
+
+	if (new)
+		*new = (struct rank_metrics){.pid = pid, .rank = -1};
+	return new;
 }
 
 static void time_step(struct rank_metrics *rank, const struct timed_step *step)
@@ -63,17 +76,13 @@ static int add_step(struct metrics *metrics, const struct rec_step *record)
 	times = step_times__of(&metrics->times, record->pid);
 	if (!times)
 		return 0;
-	if (!rank && metrics->ranks.cnt == METRICS_RANKS) {
+	rank = rank ?: add(metrics, record->pid);
+	if (!rank) {
 		metrics->left_out++;
 		return 0;
 	}
-	if (!rank) {
-		rank = array__add(&metrics->ranks, sizeof(*rank));
-		if (!rank)
-			return -ENOMEM;
-		rank->pid = record->pid;
-		rank->rank = -1;
-	}
+	if (rank->ended_ns) /* another process has its pid */
+		*rank = (struct rank_metrics){.pid = record->pid, .rank = rank->rank};
 	for (int phase = 0; phase < PHASE__COUNT; phase++)
 		rank->phase_s[phase] += record->phase_ns[phase] / 1e9;
 	if (record->rule == times->rule) {
@@ -96,6 +105,8 @@ int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t
 		return add_step(metrics, (const void *)record);
 	case REC_TARGET:
 		rank = find(metrics, target->pid);
+		if (!rank && target->role == ROLE_MAIN)
+			rank = add(metrics, target->pid);
 		if (rank)
 			rank->rank = target->rank;
 		break;
@@ -129,8 +140,8 @@ static void write_labels(FILE *out, const struct watched_jobs *jobs, const struc
 
 	fputs("{job=\"", out);
 	write_label(out, watched_jobs__name(jobs, rank->pid, name));
-	if (rank->rank >= 0)
-		fprintf(out, "\",rank=\"%d\"", rank->rank);
+	if (rank->shown >= 0)
+		fprintf(out, "\",rank=\"%d\"", rank->shown);
 	else
 		fprintf(out, "\",rank=\"pid %u\"", rank->pid);
 }
@@ -182,6 +193,8 @@ static void write_ranks(FILE *out, const struct metrics *metrics, const struct w
 	}
 	write_help(out, "stepflame_last_step_timestamp_seconds", "gauge", "When the last step ended.");
 	for (size_t i = 0; i < metrics->ranks.cnt; i++) {
+		if (!rank[i].last_step_ns)
+			continue;
 		fputs("stepflame_last_step_timestamp_seconds", out);
 		write_labels(out, jobs, &rank[i]);
 		fprintf(out, "} %.3f\n", zero_s + rank[i].last_step_ns / 1e9);
@@ -231,15 +244,48 @@ static void write_host(FILE *out, const struct metrics *metrics, const struct wa
 		used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6);
 }
 
-static void forget_ended(struct metrics *metrics, uint64_t now_ns)
+static bool has_rank_of(const struct watched_jobs *jobs, const struct rank_metrics *a, const struct rank_metrics *b)
+{
+	char x[WATCHED_NAME], y[WATCHED_NAME];
+
+	return a != b && a->rank >= 0 && a->rank == b->rank &&
+	       !strcmp(watched_jobs__name(jobs, a->pid, x), watched_jobs__name(jobs, b->pid, y));
+}
+
+/* Has a job that was started again another process of this rank? */
+static bool is_replaced(const struct metrics *metrics, const struct watched_jobs *jobs, const struct rank_metrics *rank)
+{
+	const struct rank_metrics *all = metrics->ranks.items;
+	bool replaced = false;
+
+	for (size_t i = 0; i < metrics->ranks.cnt && !replaced; i++)
+		replaced = !all[i].ended_ns && has_rank_of(jobs, rank, &all[i]);
+	return replaced;
+}
+
+/*
+ * Forgets who has ended long ago, or has been replaced; and chooses labels, of which no two may be
+ * the same, whatever processes say of themselves.
+ */
+static void settle_ranks(struct metrics *metrics, const struct watched_jobs *jobs, uint64_t now_ns)
 {
 	struct rank_metrics *rank = metrics->ranks.items;
 	size_t kept = 0;
 
 	for (size_t i = 0; i < metrics->ranks.cnt; i++)
-		if (!rank[i].ended_ns || now_ns - rank[i].ended_ns < ENDED_SHOWN_NS)
+		if (rank[i].ended_ns &&
+		    (now_ns - rank[i].ended_ns >= ENDED_SHOWN_NS || is_replaced(metrics, jobs, &rank[i])))
+			rank[i].pid = 0;
+	for (size_t i = 0; i < metrics->ranks.cnt; i++)
+		if (rank[i].pid)
 			rank[kept++] = rank[i];
 	metrics->ranks.cnt = kept;
+	for (size_t i = 0; i < kept; i++) {
+		rank[i].shown = rank[i].rank;
+		for (size_t k = 0; k < i; k++)
+			if (has_rank_of(jobs, &rank[i], &rank[k]))
+				rank[i].shown = -1;
+	}
 }
 
 int metrics__write(struct metrics *metrics, const struct watched_jobs *jobs, const struct session_progress *progress,
@@ -251,7 +297,7 @@ int metrics__write(struct metrics *metrics, const struct watched_jobs *jobs, con
 
 	if (err)
 		return err;
-	forget_ended(metrics, progress->now_ns);
+	settle_ranks(metrics, jobs, progress->now_ns);
 	out = fdopen(output.fd, "w");
 	if (!out) {
 		err = -errno;

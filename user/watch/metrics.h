@@ -22,7 +22,7 @@
 struct metrics {
 	struct step_times times;
 	struct array ranks;                 /* struct rank_metrics, see metrics.c */
-	uint64_t left_out;                  /* processes */
+	uint64_t left_out;                  /* step boundaries of others */
 	uint64_t events[TRIGGER__COUNT][2]; /* not kept, kept */
 	struct rec_cost cost;               /* the last one */
 };
@@ -30,8 +30,7 @@ struct metrics {
 /* 0 or -ENOMEM. */
 int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t now_ns);
 /*
- * Writes all of them to path, which at any time has a whole set. now_ns: CLOCK_MONOTONIC. 0 or
- * -errno.
+ * Writes all of them to path, which at any time has a whole set. 0 or -errno.
  */
 int metrics__write(struct metrics *metrics, const struct watched_jobs *jobs, const struct session_progress *progress,
 		   uint64_t ring_bytes, const char *path);

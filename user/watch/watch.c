@@ -22,7 +22,6 @@
 
 #define POLL_MS    100
 #define LOOK_NS    2000000000ull
-#define GOES_ON_NS 1000000000ull /* after an event: the other ranks come to it, too */
 #define HOUR_NS    3600000000000ull
 #define METRICS_NS 5000000000ull
 
@@ -36,6 +35,7 @@ struct watch {
 	struct watched_jobs jobs;
 	struct events events;
 	struct metrics metrics;
+	int metrics_err; /* of the last time they were written */
 	uint64_t now_ns, next_look_ns, next_metrics_ns;
 	uint64_t event_ns; /* when the event was seen; 0: there is none */
 	uint64_t hour_ns;  /* begin of this hour */
@@ -166,7 +166,7 @@ static int look_for_events(struct watch *watch)
 	if (!event->seen)
 		return 0;
 	watch->event_ns = watch->event_ns ?: watch->now_ns;
-	if (watch->now_ns - watch->event_ns < GOES_ON_NS || events__busy(&watch->events))
+	if (watch->now_ns - watch->event_ns < TRIGGER_GOES_ON_NS || events__busy(&watch->events))
 		return 0;
 	err = keep_event(watch, event);
 	watch->event_ns = 0;
@@ -179,11 +179,16 @@ static int look_for_events(struct watch *watch)
 /* A monitoring system that gets nothing for a while is no reason to end. */
 static void write_metrics(struct watch *watch, const struct session_progress *progress)
 {
+	int err;
+
 	if (watch->now_ns < watch->next_metrics_ns)
 		return;
 	watch->next_metrics_ns = watch->now_ns + METRICS_NS;
-	metrics__write(&watch->metrics, &watch->jobs, progress, recording_writer__bytes(watch->ring),
-		       watch->metrics_path);
+	err = metrics__write(&watch->metrics, &watch->jobs, progress, recording_writer__bytes(watch->ring),
+			     watch->metrics_path);
+	if (err && !watch->metrics_err)
+		log__warn(NULL, "cannot write %s: %s", watch->metrics_path, strerror(-err));
+	watch->metrics_err = err;
 }
 
 static int look_for_jobs(struct watch *watch)

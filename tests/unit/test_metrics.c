@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The labels of watch's metrics: no two processes have the same, whatever they say of themselves. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "user/watch/metrics.h"
+
+#define S 1000000000ull
+
+static struct watched_jobs jobs;
+static struct metrics metrics;
+static char path[] = "/tmp/stepflame-test-XXXXXX", text[1 << 16];
+
+static int set_up(void **state)
+{
+	struct watched_job *job = array__add(&jobs.jobs, sizeof(*job));
+
+	job->number = 1;
+	strcpy(job->name, "run");
+	close(mkstemp(path));
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	metrics__free(&metrics);
+	watched_jobs__free(&jobs);
+	return unlink(path);
+}
+
+static void target(uint32_t pid, int rank)
+{
+	struct rec_target target = {.hdr = {.type = REC_TARGET, .size = sizeof(target)}, .pid = pid, .rank = rank};
+	struct watched_process *process = array__add(&jobs.processes, sizeof(*process));
+
+	*process = (struct watched_process){.pid = pid, .job = 1, .attached = true};
+	assert_int_equal(metrics__add(&metrics, &target.hdr, S), 0);
+}
+
+static void step(uint32_t pid, uint64_t index)
+{
+	struct rec_step step = {
+		.hdr = {.type = REC_STEP, .size = sizeof(step)}, .pid = pid, .tid = pid, .index = index};
+
+	step.rule = STEP_OPTIMIZER;
+	step.time_ns = index * S;
+	assert_int_equal(metrics__add(&metrics, &step.hdr, S), 0);
+}
+
+static void end(uint32_t pid)
+{
+	struct rec_proc end = {.hdr = {.type = REC_PROC, .size = sizeof(end)}, .event = PROC_EXIT, .pid = pid};
+
+	assert_int_equal(metrics__add(&metrics, &end.hdr, S), 0);
+}
+
+/* The steps of the process with these labels; -1: there is none. */
+static int steps_of(const char *rank, uint64_t now_ns)
+{
+	const struct session_progress progress = {.now_ns = now_ns};
+	char key[128], *at;
+	FILE *file;
+
+	assert_int_equal(metrics__write(&metrics, &jobs, &progress, 0, path), 0);
+	file = fopen(path, "r");
+	text[fread(text, 1, sizeof(text) - 1, file)] = 0;
+	fclose(file);
+	snprintf(key, sizeof(key), "\nstepflame_steps_total{job=\"run\",rank=\"%s\"} ", rank);
+	at = strstr(text, key);
+	assert_true(!at || !strstr(at + 1, key));
+	return at ? atoi(at + strlen(key)) : -1;
+}
+
+/* The rank is known before the first step; a process without steps has no time of the last one. */
+static void test_rank(void **state)
+{
+	target(10, 3);
+	assert_int_equal(steps_of("3", S), 0);
+	assert_null(strstr(text, "\nstepflame_last_step_timestamp_seconds{"));
+	step(10, 1);
+	step(10, 2);
+	assert_int_equal(steps_of("3", S), 2);
+	assert_non_null(strstr(text, "\nstepflame_last_step_timestamp_seconds{"));
+	assert_non_null(strstr(text, "\nstepflame_step_duration_seconds_bucket{job=\"run\",rank=\"3\",le=\"1\"} 1\n"));
+}
+
+/* Two that run say that they are the same rank; one of them is started again; and a pid is used again. */
+static void test_same_labels(void **state)
+{
+	target(11, 3);
+	step(11, 5);
+	assert_int_equal(steps_of("3", S), 2);
+	assert_int_equal(steps_of("pid 11", S), 5);
+	end(10);
+	assert_int_equal(steps_of("3", S), 5);
+	assert_int_equal(steps_of("pid 11", S), -1);
+	end(11);
+	assert_int_equal(steps_of("3", 2 * S), 5);
+	step(11, 1);
+	assert_int_equal(steps_of("3", 2 * S), 1);
+	end(11);
+	assert_int_equal(steps_of("3", 200 * S), -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rank), cmocka_unit_test(test_same_labels)};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
