@@ -336,13 +336,12 @@ static __always_inline struct upid pid__number(const struct pid *pid, u32 level)
 }
 
 /*
- * A task's number in stepflame's own pid namespace, when that is not the initial one; 0: not
- * visible there. It reads pointers as plain memory, since for each direct load of a pointer from a
- * task the verifier of kernels before 6.19 scans the names of all types: 80 ms for all programs.
+ * The number of a struct pid in stepflame's own pid namespace, when that is not the initial one; 0:
+ * not visible there.
  */
-static __always_inline u32 task_number(const struct task_struct *task)
+__weak __noinline u32 pid__number_here(u64 address)
 {
-	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	const struct pid *pid = (const struct pid *)address;
 	u32 level = pid_level;
 	struct upid number;
 
@@ -350,6 +349,15 @@ static __always_inline u32 task_number(const struct task_struct *task)
 		return 0;
 	number = pid__number(pid, level);
 	return number.ns == (void *)pid_ns ? number.nr : 0;
+}
+
+/*
+ * Likewise, of a task. It reads the pointer as plain memory, since for each direct load of a pointer
+ * from a task the verifier of kernels before 6.19 scans the names of all types: 80 ms for all programs.
+ */
+static __always_inline u32 task_number(const struct task_struct *task)
+{
+	return pid__number_here((u64)BPF_CORE_READ(task, thread_pid));
 }
 
 /*

@@ -74,27 +74,41 @@ static __always_inline u64 nvtx__value(const struct pt_regs *ctx, const struct n
 	return value->loads ? read_u64(at) : at;
 }
 
-/*
- * Measures a wchar_t text: returns 1 + its length in the low 32 bits (it counts at most
- * NVTX_WIDE_MAX + 1 characters), and the OR of all characters in the high 32 bits. 0 (counted):
- * unreadable.
- */
-__weak __noinline u64 nvtx__measure(u64 address)
+struct wide_text {
+	u64 address;
+	struct name_buffer *to;
+	u32 cnt, bits; /* characters, and all of them ORed */
+	u32 width, pad;
+};
+
+static long wide__measure(u32 i, struct wide_text *text)
 {
-	u32 bits = 0, cnt = 0;
+	u32 c;
 
-	for (; cnt <= NVTX_WIDE_MAX; cnt++) {
-		u32 c;
-
-		if (bpf_probe_read_user(&c, sizeof(c), (const void *)(address + 4 * cnt))) {
-			count(CNT_NAME_LOST);
-			return 0;
-		}
-		if (!c)
-			break;
-		bits |= c;
+	if (bpf_probe_read_user(&c, sizeof(c), (const void *)(text->address + 4 * i))) {
+		text->width = 0;
+		return 1;
 	}
-	return (u64)bits << 32 | (cnt + 1);
+	if (!c)
+		return 1;
+	text->bits |= c;
+	text->cnt = i + 1;
+	return 0;
+}
+
+static long wide__copy(u32 i, struct wide_text *text)
+{
+	u32 c = 0, at = i * text->width;
+	char *to = text->to->text;
+
+	bpf_probe_read_user(&c, sizeof(c), (const void *)(text->address + 4 * i));
+	if (text->width == 4)
+		*(u32 *)(to + BOUND_INDEX(at, REC_NAME_MAX)) = c;
+	else if (text->width == 2)
+		*(u16 *)(to + BOUND_INDEX(at, REC_NAME_MAX)) = c;
+	else
+		to[BOUND_INDEX(at, REC_NAME_MAX)] = c;
+	return 0;
 }
 
 /*
@@ -104,32 +118,26 @@ __weak __noinline u64 nvtx__measure(u64 address)
  */
 __weak __noinline u64 nvtx__read_wide(struct name_buffer *b, u64 address)
 {
-	u64 measured = nvtx__measure(address);
-	u32 bits = measured >> 32, cnt = (u32)measured - 1, width = bits > 0xffff ? 4 : bits > 0xff ? 2 : 1, whole;
+	struct wide_text text = {.address = address, .to = b, .width = 1};
+	u32 whole;
 
-	if (!b || !measured)
+	if (!b)
 		return 0;
-	whole = cnt * width;
-	if (cnt > NVTX_WIDE_MAX) {
+	bpf_loop(NVTX_WIDE_MAX + 1, wide__measure, &text, 0);
+	if (!text.width) {
+		count(CNT_NAME_LOST);
+		return 0;
+	}
+	text.width = text.bits > 0xffff ? 4 : text.bits > 0xff ? 2 : 1;
+	whole = text.cnt * text.width;
+	if (text.cnt > NVTX_WIDE_MAX) {
 		count(CNT_NAME_CUT);
-		cnt = NVTX_WIDE_MAX;
+		text.cnt = NVTX_WIDE_MAX;
 	}
-	for (u32 i = 0; i < NVTX_WIDE_MAX; i++) {
-		u32 c = 0, at = i * width;
-
-		if (i >= cnt)
-			break;
-		bpf_probe_read_user(&c, sizeof(c), (const void *)(address + 4 * i));
-		if (width == 4)
-			*(u32 *)(b->text + BOUND_INDEX(at, REC_NAME_MAX)) = c;
-		else if (width == 2)
-			*(u16 *)(b->text + BOUND_INDEX(at, REC_NAME_MAX)) = c;
-		else
-			b->text[BOUND_INDEX(at, REC_NAME_MAX)] = c;
-	}
-	if (width == 1)
-		return name__hash(b, cnt, whole, bits < 0x80 ? NAME_UTF8 : NAME_LATIN1);
-	return name__hash(b, cnt * width, whole, width == 2 ? NAME_UCS2 : NAME_UCS4);
+	bpf_loop(text.cnt, wide__copy, &text, 0);
+	if (text.width == 1)
+		return name__hash(b, text.cnt, whole, text.bits < 0x80 ? NAME_UTF8 : NAME_LATIN1);
+	return name__hash(b, text.cnt * text.width, whole, text.width == 2 ? NAME_UCS2 : NAME_UCS4);
 }
 
 /*

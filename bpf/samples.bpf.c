@@ -84,14 +84,13 @@ static __always_inline struct rec_sample *sample__reserve(void)
 	return rec;
 }
 
-static __always_inline void sample__begin(struct rec_sample *rec, const struct proc *proc, u32 pid,
-					  struct task_struct *task)
+static __always_inline void sample__begin(struct rec_sample *rec, const struct proc *proc, u32 pid, u32 tid)
 {
 	rec->hdr.type = REC_SAMPLE;
 	rec->hdr.flags = 0;
 	rec->hdr.size = sizeof(*rec);
 	rec->pid = pid;
-	rec->tid = task_tid(task);
+	rec->tid = tid;
 	rec->step = proc->steps.cnt;
 	rec->waker_pid = rec->waker_tid = 0;
 	rec->pad = 0;
@@ -139,7 +138,7 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 
 	if (!rec) /* at once: the verifier of Linux 6.1 accepts no later check */
 		return;
-	sample__begin(rec, proc, pid, task);
+	sample__begin(rec, proc, pid, task_tid(task));
 	if (t) {
 		t->gap_sampled = 1;
 		around__request(t, path);
@@ -232,10 +231,18 @@ static __always_inline bool wait__wants_stack(const struct wait *w, const struct
 	return w->one_in <= 1 || bpf_get_prandom_u32() % w->one_in == 0;
 }
 
+/* A part of a wait that gets a sample: blocked, or queued for a CPU. */
+struct wait_part {
+	u64 end_ns;
+	u32 pid, tid;
+	u32 cause;
+	u32 pad;
+};
+
 static __always_inline void wait__fill_sample(struct rec_sample *rec, const struct wait *w, const struct wait_sum *sum,
-					      u32 cause, u64 path, u64 now)
+					      const struct wait_part *part, u64 path)
 {
-	rec->time_ns = now;
+	rec->time_ns = part->end_ns;
 	rec->weight_ns = sum->ns;
 	rec->stack = w->stack;
 	rec->path = path;
@@ -244,28 +251,31 @@ static __always_inline void wait__fill_sample(struct rec_sample *rec, const stru
 	rec->waits = sum->cnt + 1;
 	rec->syscall = w->syscall;
 	rec->kind = SAMPLE_WAIT;
-	rec->cause = cause;
+	rec->cause = part->cause;
 	rec->waker_pid = w->waker_pid;
 	rec->waker_tid = w->waker_tid;
-	rec->file = cause == CAUSE_RUN_QUEUE ? 0 : w->file;
+	rec->file = part->cause == CAUSE_RUN_QUEUE ? 0 : w->file;
 }
 
 /*
- * Emits a sample of this wait, weighted by `sum`: of its own time (cnt 0), or of waits before it; or
- * notes it in `owed`, if its stack is walked later. False (counted): the ring buffer is full.
+ * Emits a sample of a part, weighted by `sum`: of its own time (cnt 0), or of waits before it; or
+ * notes it in `owed`, if its stack is walked later. t: NULL: the thread has had no event. 0
+ * (counted): the ring buffer is full.
  */
-static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
-				       const struct wait_sum *sum, u32 cause, u64 now)
+__weak __noinline int wait__emit(const struct proc *proc, struct thread *t, struct wait *w, const struct wait_sum *sum,
+				 const struct wait_part *part)
 {
-	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
-	struct sample_scratch *scratch = t && t->depth ? scratch__acquire() : NULL;
+	struct sample_scratch *scratch;
 	struct rec_sample *rec;
 	u64 path = 0;
 
+	if (!proc || !w || !sum || !part)
+		return 0;
+	scratch = t && t->depth ? scratch__acquire() : NULL;
 	if (t)
 		t->gap_sampled = 1;
-	if (scratch) {
-		scratch->path.until_ns = now; /* the thread may have run on since, unseen */
+	if (t && scratch) {
+		scratch->path.until_ns = part->end_ns; /* the thread may have run on since, unseen */
 		path = path__of(&scratch->path, t);
 		scratch->path.until_ns = 0;
 		around__request(t, path);
@@ -273,20 +283,28 @@ static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct 
 	}
 	if (w->walks_later && w->owed_cnt < OWED_MAX) {
 		rec = &w->owed[BOUND_INDEX(w->owed_cnt, OWED_MAX)];
-		sample__begin(rec, proc, pid, task);
-		wait__fill_sample(rec, w, sum, cause, path, now);
+		sample__begin(rec, proc, part->pid, part->tid);
+		wait__fill_sample(rec, w, sum, part, path);
 		w->owed_cnt++;
-		return true;
+		return 1;
 	}
 	rec = sample__reserve();
 	if (!rec)
-		return false;
-	sample__begin(rec, proc, pid, task);
-	wait__fill_sample(rec, w, sum, cause, path, now);
+		return 0;
+	sample__begin(rec, proc, part->pid, part->tid);
+	wait__fill_sample(rec, w, sum, part, path);
 	if (rec->stack == STACK_NOT_WALKED)
 		count(CNT_STACK_LOST);
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
-	return true;
+	return 1;
+}
+
+static __always_inline bool wait__send(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
+				       const struct wait_sum *sum, u32 cause, u64 now)
+{
+	struct wait_part part = {.end_ns = now, .pid = pid, .tid = task_tid(task), .cause = cause};
+
+	return wait__emit(proc, bpf_task_storage_get(&threads, task, NULL, 0), w, sum, &part);
 }
 
 /*
@@ -304,10 +322,10 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 	struct wait_sum one = {.ns = ns};
 
 	if (!gil && ns >= wait_threshold_ns) {
-		if (wait__emit(proc, pid, task, w, &one, cause, now))
+		if (wait__send(proc, pid, task, w, &one, cause, now))
 			return;
 	} else if (sum->ns && wait__is_picked(w, proc, ns)) {
-		if (wait__emit(proc, pid, task, w, sum, cause, now))
+		if (wait__send(proc, pid, task, w, sum, cause, now))
 			sum->ns = sum->cnt = 0;
 	}
 	sum->ns += ns;
@@ -454,9 +472,9 @@ static __attribute__((noinline)) int waits__flush(struct task_struct *task)
 	if (w->owed_cnt && task == bpf_get_current_task_btf())
 		walk_later__send(w, 0); /* waits of the exit itself, in which no Python runs */
 	w->stack = w->gil_stack;
-	if (w->gil.ns && wait__emit(proc, pid, task, w, &w->gil, CAUSE_GIL, now))
+	if (w->gil.ns && wait__send(proc, pid, task, w, &w->gil, CAUSE_GIL, now))
 		w->gil.ns = w->gil.cnt = 0;
-	if (w->gil_queued.ns && wait__emit(proc, pid, task, w, &w->gil_queued, CAUSE_RUN_QUEUE, now))
+	if (w->gil_queued.ns && wait__send(proc, pid, task, w, &w->gil_queued, CAUSE_RUN_QUEUE, now))
 		w->gil_queued.ns = w->gil_queued.cnt = 0;
 	return 0;
 }

@@ -18,33 +18,17 @@ static __always_inline bool in_window(const struct proc *proc, u64 start_ns)
 	return proc->window == WINDOW_OPEN && start_ns >= proc->window_start_ns;
 }
 
+/* Without a branch: the verifier would follow each combination of them. */
 static __always_inline u32 log2_bucket(u64 ns)
 {
-	u32 bucket = 0;
+	u64 bucket = MASK_IF(ns >> 32) & 32, more;
 
-	/* Six compares: the verifier need not follow a loop. */
-	if (ns >> 32) {
-		bucket += 32;
-		ns >>= 32;
+	ns >>= bucket;
+	for (u32 bits = 16; bits; bits /= 2) {
+		more = MASK_IF(ns >> bits) & bits;
+		bucket += more;
+		ns >>= more;
 	}
-	if (ns >> 16) {
-		bucket += 16;
-		ns >>= 16;
-	}
-	if (ns >> 8) {
-		bucket += 8;
-		ns >>= 8;
-	}
-	if (ns >> 4) {
-		bucket += 4;
-		ns >>= 4;
-	}
-	if (ns >> 2) {
-		bucket += 2;
-		ns >>= 2;
-	}
-	if (ns >> 1)
-		bucket++;
 	return bucket < AGG_BUCKETS ? bucket : AGG_BUCKETS - 1;
 }
 

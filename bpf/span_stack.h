@@ -254,57 +254,72 @@ __weak __noinline int spans__are_free(struct thread *t, u32 depth, u32 only_nvtx
 	return 1;
 }
 
+/* One that bpf_loop moves down is span i + n + 1: `i` was taken out. */
+struct take_out {
+	struct thread *t;
+	u32 i, outer;
+	u32 nvtx, pad;
+};
+
+static long span__move_down(u32 n, struct take_out *out)
+{
+	u32 at = out->i + n;
+	struct span *to = span__at(out->t, at), *from = span__at(out->t, at + 1);
+
+	if (!out->nvtx) /* ranges have no phase of their own */
+		from->phase = phase__inside(at ? span__at(out->t, at - 1)->phase : PHASE_OTHER, phase__of_label(from->label));
+	*to = *from;
+	if (to->outer == out->i + 1)
+		to->outer = out->outer;
+	else if (to->outer > out->i + 1)
+		to->outer--;
+	return 0;
+}
+
 /* Removes span i from the stack; the spans above it stay open. */
 __weak __noinline int span__take_out(struct thread *t, u32 i)
 {
-	u32 outer, depth;
-	bool nvtx;
+	struct take_out out = {.t = t, .i = i};
+	u32 above;
 
 	if (!t || i >= t->depth)
 		return 0;
-	depth = t->depth;
-	outer = span__at(t, i)->outer;
-	nvtx = is_nvtx(span__at(t, i));
+	above = t->depth - i - 1;
+	out.outer = span__at(t, i)->outer;
+	out.nvtx = is_nvtx(span__at(t, i));
 	t->framed -= span__at(t, i)->frame != 0;
-	for (u32 n = 0; n < SPAN_DEPTH; n++) {
-		struct span *to = span__at(t, i + n), *from = span__at(t, i + n + 1);
-
-		if (i + n + 1 >= depth)
-			break;
-		if (!nvtx) /* ranges have no phase of their own */
-			from->phase = phase__inside(i + n ? span__at(t, i + n - 1)->phase : PHASE_OTHER,
-						    phase__of_label(from->label));
-		*to = *from;
-		if (to->outer == i + 1)
-			to->outer = outer;
-		else if (to->outer > i + 1)
-			to->outer--;
-	}
-	t->depth = depth - 1;
+	bpf_loop(above < SPAN_DEPTH ? above : SPAN_DEPTH, span__move_down, &out, 0);
+	t->depth--;
 	t->gap_depth -= t->gap_depth > i;
 	t->pass.depth -= t->pass.depth > i;
 	t->evaluation -= t->evaluation > i + 1;
 	return 0;
 }
 
+struct nvtx_search {
+	struct thread *t;
+	u32 cnt, first;
+};
+
+static long nvtx__see(u32 n, struct nvtx_search *search)
+{
+	if (!is_nvtx(span__at(search->t, n)))
+		return 0;
+	if (!search->cnt)
+		search->first = n;
+	search->cnt++;
+	return 0;
+}
+
 /* Index of the outermost NVTX range, if more than `above` ranges are open; else -1. */
 __weak __noinline int nvtx__outermost(struct thread *t, u32 above)
 {
-	u32 cnt = 0;
-	int first = -1;
+	struct nvtx_search search = {.t = t};
 
 	if (!t)
 		return -1;
-	for (u32 n = 0; n < SPAN_DEPTH; n++) {
-		if (n >= t->depth)
-			break;
-		if (!is_nvtx(span__at(t, n)))
-			continue;
-		if (first < 0)
-			first = n;
-		cnt++;
-	}
-	return cnt > above ? first : -1;
+	bpf_loop(t->depth < SPAN_DEPTH ? t->depth : SPAN_DEPTH, nvtx__see, &search, 0);
+	return search.cnt > above ? (int)search.first : -1;
 }
 
 /*

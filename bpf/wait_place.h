@@ -86,14 +86,18 @@ static __attribute__((noinline)) u32 wait__walked_one_in(const struct wait *w, c
 #define FORGET_BITS 3 /* a wait that was long is forgotten by so much, as a power of two, at each shorter one */
 
 /* Waits at a place are expected to be as long as the last one, or nearly as long as one before. */
-static __always_inline void wait__learn(struct wait *w, u64 ns)
+__weak __noinline int wait__learn(struct wait *w, u64 ns)
 {
-	u32 *known = &w->places[BOUND_INDEX(w->place >> WAIT_LENGTH_BITS, WAIT_PLACES)];
-	u32 length = log2_bucket(ns), before = *known & WAIT_LENGTH_MASK;
+	u32 *known, length = log2_bucket(ns), before;
 
+	if (!w)
+		return 0;
+	known = &w->places[BOUND_INDEX(w->place >> WAIT_LENGTH_BITS, WAIT_PLACES)];
+	before = *known & WAIT_LENGTH_MASK;
 	if (!((*known ^ w->place) >> WAIT_LENGTH_BITS) && before > length + FORGET_BITS)
 		length = before - FORGET_BITS;
 	*known = (w->place & ~WAIT_LENGTH_MASK) | length;
+	return 0;
 }
 
 /*
@@ -101,10 +105,14 @@ static __always_inline void wait__learn(struct wait *w, u64 ns)
  * was walked as it began, so of these one_in times as many; if it is longer than was expected that
  * is not enough, and of the others some are walked now.
  */
-static __always_inline bool wait__is_picked(const struct wait *w, const struct proc *proc, u64 ns)
+__weak __noinline int wait__is_picked(const struct wait *w, const struct proc *proc, u64 ns)
 {
-	u64 unit = wait__unit(w, proc), one_in = w->one_in;
+	u64 unit, one_in;
 
+	if (!w || !proc)
+		return 0;
+	unit = wait__unit(w, proc);
+	one_in = w->one_in;
 	if (w->walked || one_in <= 1)
 		return (w->walked || w->walks_later) && bpf_get_prandom_u32() % unit < one_in * ns;
 	if (!w->walks_later || one_in * ns <= unit)

@@ -54,6 +54,12 @@ static __always_inline bool is_paused(struct task_struct *task, u32 state)
 	       task->jobctl & JOBCTL_TRAP_FREEZE;
 }
 
+/* syscall__rule, which the verifier follows once, and not for each way to here. */
+__weak __noinline u32 call__rule(u32 syscall)
+{
+	return syscall__rule(syscall);
+}
+
 /* Why a thread that is not runnable leaves the CPU. */
 static __always_inline u32 cause__of(struct task_struct *task, const struct py_process *py, const struct pt_regs *user,
 				     s32 syscall, u32 state)
@@ -61,7 +67,7 @@ static __always_inline u32 cause__of(struct task_struct *task, const struct py_p
 	bool in_iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
 	bool on_disk = in_iowait || state & TASK_UNINTERRUPTIBLE;
 	u64 args[3] = {user->di, user->si, user->dx};
-	u32 rule = syscall__rule(syscall), mode = 0;
+	u32 rule = call__rule(syscall), mode = 0;
 
 	if (is_paused(task, state))
 		return CAUSE_PAUSED;
