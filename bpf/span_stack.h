@@ -267,7 +267,8 @@ static long span__move_down(u32 n, struct take_out *out)
 	struct span *to = span__at(out->t, at), *from = span__at(out->t, at + 1);
 
 	if (!out->nvtx) /* ranges have no phase of their own */
-		from->phase = phase__inside(at ? span__at(out->t, at - 1)->phase : PHASE_OTHER, phase__of_label(from->label));
+		from->phase =
+			phase__inside(at ? span__at(out->t, at - 1)->phase : PHASE_OTHER, phase__of_label(from->label));
 	*to = *from;
 	if (to->outer == out->i + 1)
 		to->outer = out->outer;

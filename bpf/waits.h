@@ -28,14 +28,14 @@ static __always_inline s32 regs__syscall(const struct pt_regs *user)
 	return user->cx == user->ip && user->orig_ax < 1024 ? (s32)user->orig_ax : -1;
 }
 
-/* The file of a descriptor; NULL: not open. */
+/* The file of a descriptor; NULL: not open. It reads pointers as plain memory, as task_number does. */
 static __always_inline struct file *task__file(struct task_struct *task, u32 fd)
 {
-	struct fdtable *table = task->files ? task->files->fdt : NULL;
+	const struct fdtable *table = BPF_CORE_READ(task, files, fdt);
 	struct file *file = NULL;
 
-	if (table && fd < table->max_fds)
-		bpf_probe_read_kernel(&file, sizeof(file), &table->fd[fd]);
+	if (table && fd < BPF_CORE_READ(table, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + fd);
 	return file;
 }
 

@@ -3,10 +3,12 @@
 
 
 class Steps:
-    def __init__(self, bench, name="job", **job):
+    def __init__(self, bench, name="job", ready=True, **job):
         self.events, self.stop, self.part = (bench.directory / (name + end) for end in (".events", ".stop", ".part"))
         self.events.mkdir()
-        self.job = bench.job("events.py", "--stop", self.stop, "--events", self.events, **job).until_ready()
+        self.job = bench.job("events.py", "--stop", self.stop, "--events", self.events, **job)
+        if ready:
+            self.job.until_ready()
         self.pid = self.job.pid
 
     def release_for(self, seconds):

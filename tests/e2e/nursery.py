@@ -7,6 +7,7 @@ It reads requests from stdin, lines of JSON: what becomes sys.argv, and the file
 with the job's pid, and tells of its end: [pid, null], [pid, exit code]. When stdin ends it kills those that are left.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -75,10 +76,13 @@ def serve():
             say(pid, None)
 
 
+gc.disable()
 for name in sys.argv[1:]:
     importlib.import_module(name)
+gc.enable()
+gc.freeze()  # a collection in a job would copy all pages of what was imported
 __file__ = serve()
-del importlib, json, select, jobs, say, become, tell_of_ends, serve, name
+del gc, importlib, json, select, jobs, say, become, tell_of_ends, serve, name
 with open(__file__, "rb") as script:
     script = compile(script.read(), __file__, "exec")
 exec(script)
