@@ -403,12 +403,15 @@ def mark(data):
 
 def recording(records, version=VERSION):
     """The bytes of a whole file, with which a snapshot ends."""
-    out, pending = header(version), b""
+    out, pending = [header(version)], bytearray()
     for one in records:
         if pending and len(pending) + len(one) > CHUNK_BYTES:
-            out, pending = out + chunk(pending), b""
+            out.append(chunk(pending))
+            pending = bytearray()
         pending += one
-    return out + (mark(pending) if pending else b"")
+    if pending:
+        out.append(mark(pending))
+    return b"".join(out)
 
 
 def chunk_ends(path):

@@ -117,7 +117,7 @@ def test_skips(run, monkeypatch, capsys, reason, status):
     assert ("skipped, and may not be" in capsys.readouterr().out) == bool(status)
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("alone", [pytest.param(True, marks=pytest.mark.long), False])
 def test_pytest(run, monkeypatch, capsys, alone):
     if not alone:
         pytest.importorskip("xdist", reason="tools/setup.sh python --readers installs pytest-xdist")
