@@ -365,6 +365,7 @@ struct wrong {
 static void test_wrong_layout(void **state)
 {
 	static const struct wrong fields[] = {WRONG(frame_code), WRONG(frame_previous), WRONG(code_linetable)};
+	const bool all = getenv("STEPFLAME_LONG"); /* each takes a second: else one of each version */
 	struct process process;
 	struct python python;
 	struct child child;
@@ -385,6 +386,8 @@ static void test_wrong_layout(void **state)
 			assert_int_equal(py_check__process(&check), 0);
 			break;
 		}
+		if (!all && i != python.process.layout.minor % (sizeof(fields) / sizeof(fields[0])))
+			continue;
 		*(uint16_t *)((char *)&internals.layout + fields[i].at) += 8;
 		if (py_check__process(&check) != -ENOTSUP) {
 			print_message("%s\n", fields[i].name);

@@ -236,13 +236,13 @@ static int each_of(const struct elf *elf, const struct symtab *table,
 		   int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
 {
 	int ret = elf__spend(elf, 4 * table->cnt) ? 0 : -EFBIG;
-	uint64_t begin = cpu_ns();
+	uint64_t begin = table->cnt > CHECK_EVERY ? cpu_ns() : 0;
 
 	for (size_t i = 0; !ret && i < table->cnt; i++) {
 		struct elf_symbol symbol;
 
 		/* Names may be as long as the file, and share their ends. */
-		if (i % 1024 == 0 && cpu_ns() - begin > WALK_NS && !elf__spend(elf, UINT64_MAX))
+		if (i && i % CHECK_EVERY == 0 && cpu_ns() - begin > WALK_NS && !elf__spend(elf, UINT64_MAX))
 			return -EFBIG;
 		ret = symbol_at(table, i, &symbol) ? fn(&symbol, ctx) : 0;
 	}

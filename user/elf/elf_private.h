@@ -27,6 +27,7 @@
 #define WORK_MIN      (1ULL << 29)
 #define WORK_PER_BYTE 8
 #define WALK_NS       5000000000ULL /* of CPU, for one walk over all symbols; torch's takes 0.1 s */
+#define CHECK_EVERY   1024          /* symbols */
 #define BUILD_ID_MAX  64
 
 /* A PT_LOAD segment, clipped to what the file holds. */
