@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """watch finds the jobs of this host, and keeps what leads to an event, of the job alone. Truth: what the jobs were told to do."""
 
+import json
 import os
 import re
 import shutil
@@ -8,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import helpers
 import pytest
@@ -181,6 +183,59 @@ def test_killed(bench):
     assert steps.pid in pids_of(again.state / "ring.rec")
 
 
+def ask(watch, *words):
+    return stepflame("watch", *words, "--state", watch.state)
+
+
+def test_asked(bench):
+    """status, trigger, pause and resume. Others run jobs on this host, too."""
+    watch = Watch(bench, "--trigger", "stall=1h")
+    steps = Cold(bench, "job")
+    watch.watches(steps)
+    steps.job.until_ran(1)
+
+    def status():
+        result = ask(watch, "status", "--json")
+        assert result.returncode == OK and not result.stderr, result
+        return json.loads(result.stdout)
+
+    def mine():
+        return [process for job in status()["jobs"] for process in job["processes"] if process["pid"] == steps.pid]
+
+    [before] = mine()
+    assert before["steps"] > 0 and before["last_step_s"] >= 0 and before["rank"] is None
+    assert re.search(r"^pid %d +%d +- +\d+  \d+\.\d s ago$" % (steps.pid, steps.pid), ask(watch, "status").stdout, re.M)
+    for name in steps.pid, "pid %d" % steps.pid:
+        result = ask(watch, "trigger", name)
+        kept = Path(result.stdout.strip())
+        assert result.returncode == OK and kept.parent == watch.state / "events" and mains(kept) == {steps.pid}, result
+        assert kept.with_suffix(".txt").read_text().startswith("Recorded")
+    for name, says in ((os.getpid(), "no job that runs goes by"), ("\x1b[31m", "goes by '\\x1b[31m'"), ("x" * 300, "no job has a name of that length")):
+        result = ask(watch, "trigger", name)
+        assert result.returncode == ERROR and says in result.stderr and "\x1b" not in result.stderr, result
+    assert helpers.breakpoints(steps.pid)
+
+    assert ask(watch, "pause").stdout == "paused: all jobs are left alone\n"
+    assert status()["paused"] and not helpers.breakpoints(steps.pid) and not mine()
+    assert "the watch is paused" in ask(watch, "trigger", steps.pid).stderr
+    watch.end()
+    again = Watch(bench)
+    again.says("leaves all jobs alone, while there is")
+    (again.state / "paused").unlink()  # by hand, as `touch` pauses
+    again.says("watches process %d" % steps.pid)
+    steps.job.until_ran(0.5)
+    helpers.until(END_SECONDS, lambda: [row for row in json.loads(ask(again, "status", "--json").stdout)["jobs"] if row["processes"][0]["steps"]], again.process.what)
+    (again.state / "paused").touch()
+    again.says("has left all jobs")
+    assert ask(again, "resume").stdout == "resumed\n"
+    again.process.until_says(r"(?s)left all jobs.*watches process %d" % steps.pid, END_SECONDS, "stderr")
+    again.end()
+    assert "slow" not in again.process.stderr  # the pause is no step
+    steps.truth()
+    result = ask(watch, "status")
+    assert result.returncode == ERROR and "nobody watches" in result.stderr and "fix: start it" in result.stderr, result
+
+
 @pytest.mark.alone
 def test_renewed(bench):
     """When no job runs, a new ring begins; the next job is found, and is alone in it."""
@@ -245,6 +300,9 @@ def test_room_for_events(bench):
         (["--per-hour", "0"], "--per-hour wants"),
         (["-F", "x"], "-F wants"),
         (["more"], "takes no argument"),
+        (["status", "more"], "takes no argument"),
+        (["trigger", "a", "b"], "takes no argument"),
+        (["--json"], "--json is for"),
     ],
 )
 def test_usage(tmp_path, options, says):

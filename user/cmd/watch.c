@@ -7,11 +7,13 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
 #include "user/cmd/session_args.h"
 #include "user/cmd/until.h"
+#include "user/cmd/watch_ask.h"
 #include "user/lib/log.h"
 #include "user/recording/recording.h"
 
@@ -40,12 +42,37 @@ static const struct argp_option options[] = {
 	{"quiet", OPT_QUIET, "TIME", 0, "after an event of a job, keep no other of it for TIME (default 30m)", 0},
 	{"per-hour", OPT_PER_HOUR, "N", 0, "keep at most N events an hour (default 4)", 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 19; 0: neither)", 0},
+	{"json", 'j', NULL, 0, "status: print one JSON object", 0},
 	{0},
 };
 
+struct watch_args {
+	struct watch_options watch;
+	const char *verb, *job; /* NULL: watch; of trigger: the only job */
+	bool json;
+};
+
+static void take_word(struct argp_state *state, struct watch_args *args, char *word)
+{
+	static const char *const verbs[] = {"status", "pause", "resume", "trigger"};
+
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs) && !args->verb; i++) {
+		if (!strcmp(word, verbs[i])) {
+			args->verb = word;
+			return;
+		}
+	}
+	if (args->verb && !strcmp(args->verb, "trigger") && !args->job)
+		args->job = word;
+	else
+		argp_error(state, args->verb ? "watch %2$s takes no argument '%1$s'" : "watch takes no argument '%s'",
+			   word, args->verb);
+}
+
 static error_t parse_watch(int key, char *arg, struct argp_state *state)
 {
-	struct watch_options *watch = state->input;
+	struct watch_args *args = state->input;
+	struct watch_options *watch = &args->watch;
 	char *end;
 
 	switch (key) {
@@ -85,10 +112,15 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 	case 'F':
 		watch->session.frequency = session_args__frequency(state, arg);
 		return 0;
+	case 'j':
+		args->json = true;
+		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "watch takes no argument '%s'", arg);
+		take_word(state, args, arg);
 		return 0;
 	case ARGP_KEY_END:
+		if (args->json && (!args->verb || strcmp(args->verb, "status")))
+			argp_error(state, "--json is for watch status");
 		if (!until__given(&watch->trigger))
 			for (int kind = 0; kind < TRIGGER__COUNT; kind++)
 				watch->trigger.on[kind] = true;
@@ -102,10 +134,14 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 const struct argp cmd_watch_argp = {
 	.options = options,
 	.parser = parse_watch,
+	.args_doc = "\nstatus\npause\nresume\ntrigger [JOB]",
 	.doc = "Watch all training jobs of this host, those too that start later, until SIGTERM or Ctrl-C. The last "
 	       "minutes of all of them are in FOLDER/ring.rec. When a step is slow, a job stands still, or one of its "
 	       "processes ends badly, the job's part of that is kept as a recording in FOLDER/events, with its summary "
-	       "as text.\v"
+	       "as text.\n\n"
+	       "The other forms ask the one that watches: what it does; to leave all jobs until it is told to resume; "
+	       "or "
+	       "to keep now what it has of a job, which is named as in the status, or by one of its processes.\v"
 	       "A process with STEPFLAME_WATCH=0 in its environment is left out.",
 };
 
@@ -118,20 +154,25 @@ static void on_stop_signal(int signal)
 
 int cmd_watch(int argc, char **argv)
 {
-	struct watch_options watch = {
-		.state = STATE,
-		.last_ns = LAST_NS,
-		.renew_ns = RENEW_NS,
-		.ring_bytes = RING_BYTES,
-		.kept_bytes = KEPT_BYTES,
-		.quiet_ns = QUIET_NS,
-		.per_hour = PER_HOUR,
-		.session = {.frequency = WATCH_HZ, .step_times = true},
+	struct watch_args args = {
+		.watch =
+			{
+				.state = STATE,
+				.last_ns = LAST_NS,
+				.renew_ns = RENEW_NS,
+				.ring_bytes = RING_BYTES,
+				.kept_bytes = KEPT_BYTES,
+				.quiet_ns = QUIET_NS,
+				.per_hour = PER_HOUR,
+				.session = {.frequency = WATCH_HZ, .step_times = true},
+			},
 	};
 	struct sigaction action = {.sa_handler = on_stop_signal};
 
-	parse__or_die(&cmd_watch_argp, argc, argv, 0, &watch);
+	parse__or_die(&cmd_watch_argp, argc, argv, 0, &args);
+	if (args.verb)
+		return log__exit_code(watch_ask(args.watch.state, args.verb, args.job, args.json));
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	return log__exit_code(watch__run(&watch, &stop));
+	return log__exit_code(watch__run(&args.watch, &stop));
 }

@@ -233,16 +233,14 @@ void events__end(struct events *events)
 int events__keep(struct events *events, const struct recording_writer *ring, struct recording_part *part,
 		 const char *job, const char *kind, const char *what)
 {
-	char name[NAME_MAX];
-
 	events__end(events);
-	name_event(job, kind, name, sizeof(name));
+	name_event(job, kind, events->last, sizeof(events->last));
 	events->child = fork();
 	if (events->child < 0) {
 		events->child = 0;
 		return -errno;
 	}
 	if (!events->child)
-		_exit(run_child(events, ring, part, name, what) ? EXIT_FAILURE : EXIT_SUCCESS);
+		_exit(run_child(events, ring, part, events->last, what) ? EXIT_FAILURE : EXIT_SUCCESS);
 	return 0;
 }

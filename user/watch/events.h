@@ -7,6 +7,7 @@
 #ifndef STEPFLAME_USER_WATCH_EVENTS_H
 #define STEPFLAME_USER_WATCH_EVENTS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -17,8 +18,9 @@
 /* Set the first two fields and zero the rest. */
 struct events {
 	const char *folder;
-	uint64_t max_bytes; /* of all that is kept: the oldest events go first */
-	pid_t child;        /* that keeps one; 0: none */
+	uint64_t max_bytes;  /* of all that is kept: the oldest events go first */
+	pid_t child;         /* that keeps one; 0: none */
+	char last[NAME_MAX]; /* the file of the last one, without its ending */
 };
 
 /* Is an event being kept? Then events__keep waits for it. */

@@ -43,6 +43,24 @@ struct watched_job *watched_jobs__of(const struct watched_jobs *jobs, uint32_t p
 	return NULL;
 }
 
+struct watched_job *watched_jobs__named(const struct watched_jobs *jobs, const char *name, size_t *cnt)
+{
+	char *end = NULL;
+	unsigned long pid = name ? strtoul(name, &end, 10) : 0;
+	const struct watched_job *by_pid =
+		end && end != name && !*end && pid <= UINT32_MAX ? watched_jobs__of(jobs, pid) : NULL;
+	struct watched_job *all = jobs->jobs.items, *found = NULL;
+
+	*cnt = 0;
+	for (size_t i = 0; i < jobs->jobs.cnt; i++) {
+		if (!all[i].alive || (name && strcmp(name, all[i].name) && &all[i] != by_pid))
+			continue;
+		found = &all[i];
+		++*cnt;
+	}
+	return *cnt == 1 ? found : NULL;
+}
+
 const char *watched_jobs__name(const struct watched_jobs *jobs, uint32_t pid, char name[WATCHED_NAME])
 {
 	const struct watched_job *job = watched_jobs__of(jobs, pid);

@@ -52,6 +52,11 @@ void watched_jobs__end(struct watched_jobs *jobs, uint32_t pid);
 bool watched_jobs__all_ended(const struct watched_jobs *jobs);
 /* NULL: no job has that process. Valid until the next look. */
 struct watched_job *watched_jobs__of(const struct watched_jobs *jobs, uint32_t pid);
+/*
+ * The job that goes by that name or has a process with that pid, and runs; NULL: the only one that
+ * runs. NULL (*cnt: how many could be meant): none, or more than one.
+ */
+struct watched_job *watched_jobs__named(const struct watched_jobs *jobs, const char *name, size_t *cnt);
 /* Writes the name of its job, or "pid 12". Returns name. */
 const char *watched_jobs__name(const struct watched_jobs *jobs, uint32_t pid, char name[WATCHED_NAME]);
 /* Adds the processes of a job, those too that have ended. 0 or -ENOMEM. */

@@ -315,9 +315,26 @@ int metrics__write(struct metrics *metrics, const struct watched_jobs *jobs, con
 	return err;
 }
 
-void metrics__free(struct metrics *metrics)
+bool metrics__progress(const struct metrics *metrics, uint32_t pid, struct rank_progress *out)
+{
+	const struct rank_metrics *rank = find(metrics, pid);
+
+	if (rank)
+		*out = (struct rank_progress){
+			.rank = rank->rank, .steps = rank->steps, .last_step_ns = rank->last_step_ns};
+	return rank;
+}
+
+void metrics__forget(struct metrics *metrics)
 {
 	step_times__free(&metrics->times);
 	free(metrics->ranks.items);
+	metrics->times = (struct step_times){};
+	metrics->ranks = (struct array){};
+}
+
+void metrics__free(struct metrics *metrics)
+{
+	metrics__forget(metrics);
 	*metrics = (struct metrics){};
 }

@@ -7,6 +7,7 @@
 #ifndef STEPFLAME_USER_WATCH_METRICS_H
 #define STEPFLAME_USER_WATCH_METRICS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "include/records.h"
@@ -27,6 +28,13 @@ struct metrics {
 	struct rec_cost cost;               /* the last one */
 };
 
+/* What is known of a process that makes steps. */
+struct rank_progress {
+	int rank; /* -1: not known */
+	uint64_t steps;
+	uint64_t last_step_ns; /* CLOCK_MONOTONIC; 0: none yet */
+};
+
 /* 0 or -ENOMEM. */
 int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t now_ns);
 /*
@@ -34,6 +42,10 @@ int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t
  */
 int metrics__write(struct metrics *metrics, const struct watched_jobs *jobs, const struct session_progress *progress,
 		   uint64_t ring_bytes, const char *path);
+/* False: that process is not known. */
+bool metrics__progress(const struct metrics *metrics, uint32_t pid, struct rank_progress *out);
+/* Forgets all processes: nobody looks at them any more. */
+void metrics__forget(struct metrics *metrics);
 void metrics__free(struct metrics *metrics);
 
 #endif

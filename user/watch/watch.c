@@ -4,21 +4,26 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "user/lib/json.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/recording/recording.h"
 #include "user/report/trigger_text.h"
+#include "user/watch/control.h"
 #include "user/watch/events.h"
 #include "user/watch/jobs.h"
 #include "user/watch/metrics.h"
 #include "user/watch/notify.h"
+#include "user/watch/status.h"
 
 #define POLL_MS    100
 #define LOOK_NS    2000000000ull
@@ -27,14 +32,17 @@
 
 struct watch {
 	const struct watch_options *options;
-	char ring_path[PATH_MAX], events_path[PATH_MAX], metrics_path[PATH_MAX];
+	char ring_path[PATH_MAX], events_path[PATH_MAX], metrics_path[PATH_MAX], paused_path[PATH_MAX];
 	int lock;
+	bool paused; /* there is neither a session nor a ring */
+	struct control control;
 	struct session *session;
 	struct recording_writer *ring;
 	struct trigger *trigger;
 	struct watched_jobs jobs;
 	struct events events;
 	struct metrics metrics;
+	int failed;      /* -errno of what somebody has asked for: the end */
 	int metrics_err; /* of the last time they were written */
 	uint64_t now_ns, next_look_ns, next_metrics_ns;
 	uint64_t event_ns; /* when the event was seen; 0: there is none */
@@ -75,12 +83,17 @@ static int open_folder(struct watch *watch)
 	snprintf(watch->ring_path, sizeof(watch->ring_path), "%s/ring.rec", state);
 	snprintf(watch->events_path, sizeof(watch->events_path), "%s/events", state);
 	snprintf(watch->metrics_path, sizeof(watch->metrics_path), "%s/metrics.prom", state);
+	snprintf(watch->paused_path, sizeof(watch->paused_path), "%s/paused", state);
 	err = output__make_folder(watch->events_path, &output);
 	if (err) {
 		output__explain(watch->events_path, &output, err);
 		return err;
 	}
-	return lock_folder(watch);
+	err = lock_folder(watch);
+	if (err)
+		return err;
+	err = control__open(&watch->control, state);
+	return err ? refuse_folder(state, err) : 0;
 }
 
 /* What the ring had so far may be what somebody looks for: it takes another name. */
@@ -131,13 +144,31 @@ static bool is_wanted(struct watch *watch, const struct watched_job *job, enum t
 	return watch->in_hour < watch->options->per_hour;
 }
 
+/*
+ * Begins to keep what the ring has of a process's job. kind: for the name of the file. what: a
+ * sentence. 0 or -errno that ends the session.
+ */
+static int keep_job(struct watch *watch, uint32_t pid, const char *kind, const char *what)
+{
+	const struct watched_job *job = watched_jobs__of(&watch->jobs, pid);
+	struct recording_part part = {};
+	char name[WATCHED_NAME];
+	int err = session__snapshot(watch->session) ?: recording_part__add(&part, pid);
+
+	watched_jobs__name(&watch->jobs, pid, name);
+	if (!err && job)
+		err = watched_jobs__part(&watch->jobs, job->number, &part);
+	if (!err && events__keep(&watch->events, watch->ring, &part, name, kind, what))
+		log__error(NULL, "%s: what led to it cannot be kept", what);
+	recording_part__free(&part);
+	return err;
+}
+
 static int keep_event(struct watch *watch, const struct trigger_event *event)
 {
 	struct watched_job *job = watched_jobs__of(&watch->jobs, event->pid);
 	char text[TRIGGER_TEXT], name[WATCHED_NAME], what[TRIGGER_TEXT + WATCHED_NAME + 8];
 	bool wanted = is_wanted(watch, job, event->kind);
-	struct recording_part part = {};
-	int err;
 
 	watched_jobs__name(&watch->jobs, event->pid, name);
 	snprintf(what, sizeof(what), "job %s: %s", name, trigger_text__event(event, text));
@@ -149,13 +180,7 @@ static int keep_event(struct watch *watch, const struct trigger_event *event)
 	watch->in_hour++;
 	if (job)
 		job->quiet_until_ns = watch->now_ns + watch->options->quiet_ns;
-	err = session__snapshot(watch->session) ?: recording_part__add(&part, event->pid);
-	if (!err && job)
-		err = watched_jobs__part(&watch->jobs, job->number, &part);
-	if (!err && events__keep(&watch->events, watch->ring, &part, name, trigger_names[event->kind], what))
-		log__error(NULL, "%s: what led to it cannot be kept", what);
-	recording_part__free(&part);
-	return err;
+	return keep_job(watch, event->pid, trigger_names[event->kind], what);
 }
 
 static int look_for_events(struct watch *watch)
@@ -174,7 +199,7 @@ static int look_for_events(struct watch *watch)
 	return err;
 }
 
-/* ---- together ---- */
+/* ---- from time to time ---- */
 
 /* A monitoring system that gets nothing for a while is no reason to end. */
 static void write_metrics(struct watch *watch, const struct session_progress *progress)
@@ -212,7 +237,7 @@ static int begin(struct watch *watch)
 
 static int end(struct watch *watch, bool finish)
 {
-	int err = finish ? session__finish(watch->session) : 0, ring_err;
+	int err = finish && watch->session ? session__finish(watch->session) : 0, ring_err;
 
 	session__free(watch->session);
 	watch->session = NULL;
@@ -235,35 +260,161 @@ static int renew(struct watch *watch, const struct session_progress *progress)
 	return end(watch, true) ?: begin(watch);
 }
 
+/* ---- what others ask for ---- */
+
+/* The file tells, so that a pause outlasts this process, and needs no command. */
+static int settle_pause(struct watch *watch)
+{
+	bool paused = !access(watch->paused_path, F_OK);
+
+	if (paused == watch->paused)
+		return 0;
+	watch->paused = paused;
+	watch->event_ns = 0;
+	if (!paused) {
+		log__info("goes on: %s is gone", watch->paused_path);
+		return begin(watch);
+	}
+	log__info("pauses, and has left all jobs, while there is %s", watch->paused_path);
+	events__end(&watch->events);
+	watched_jobs__free(&watch->jobs);
+	metrics__forget(&watch->metrics);
+	trigger__free(watch->trigger);
+	watch->trigger = trigger__new(&watch->options->trigger);
+	unlink(watch->metrics_path);
+	return end(watch, true) ?: watch->trigger ? 0 : -ENOMEM;
+}
+
+static json_t *refusal(const char *fix, const char *fmt, ...)
+{
+	char text[CONTROL_REQUEST + 128];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	return json_pack("{s:o, s:s}", "error", json__string(text), "fix", fix);
+}
+
+static json_t *answer_pause(struct watch *watch, bool pause)
+{
+	int fd = pause ? open(watch->paused_path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+	int err = pause ? (fd < 0 ? -errno : 0) : unlink(watch->paused_path) && errno != ENOENT ? -errno : 0;
+
+	if (fd >= 0)
+		close(fd);
+	if (err)
+		return refusal("change the file by hand", "cannot change %s: %s", watch->paused_path, strerror(-err));
+	watch->failed = settle_pause(watch);
+	return json_pack("{s:b}", "paused", watch->paused);
+}
+
+/* name: NULL: the only job. */
+static json_t *answer_trigger(struct watch *watch, const char *name)
+{
+	const struct watched_process *all = watch->jobs.processes.items;
+	const struct watched_job *job;
+	char what[WATCHED_NAME + 32];
+	uint32_t pid = 0;
+	size_t cnt;
+
+	if (watch->paused)
+		return refusal("stepflame watch resume", "the watch is paused");
+	job = watched_jobs__named(&watch->jobs, name, &cnt);
+	if (!job && name)
+		return refusal("stepflame watch status shows the jobs",
+			       cnt ? "several jobs go by '%s'" : "no job that runs goes by '%s'", name);
+	if (!job)
+		return refusal(cnt ? "name one: stepflame watch trigger JOB; stepflame watch status shows them"
+				   : "wait until one runs",
+			       "%zu jobs run", cnt);
+	if (events__busy(&watch->events))
+		return json_pack("{s:b}", "busy", 1);
+	for (size_t i = 0; i < watch->jobs.processes.cnt; i++)
+		if (all[i].job == job->number && all[i].attached && !all[i].ended)
+			pid = all[i].pid;
+	snprintf(what, sizeof(what), "job %s: asked for", job->name);
+	watch->failed = keep_job(watch, pid, "asked", what);
+	return json_pack("{s:o}", "name", json__string(watch->events.last));
+}
+
+static json_t *answer(const char *request, void *ctx)
+{
+	struct watch *watch = ctx;
+
+	if (!strcmp(request, "status"))
+		return status__json(&watch->jobs, &watch->metrics, watch->now_ns,
+				    watch->ring ? recording_writer__bytes(watch->ring) : 0, watch->paused);
+	if (!strcmp(request, "pause") || !strcmp(request, "resume"))
+		return answer_pause(watch, *request == 'p');
+	if (!strcmp(request, "trigger"))
+		return answer_trigger(watch, NULL);
+	if (!strncmp(request, "trigger ", 8))
+		return answer_trigger(watch, request + 8);
+	return refusal("update the older one of both", "the one that watches does not know the request '%s'", request);
+}
+
+/* ---- together ---- */
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+/* One turn of the loop: 0 or -errno. */
+static int watch_for_a_while(struct watch *watch, struct session_progress *progress)
+{
+	int err = session__poll(watch->session, POLL_MS);
+
+	session__progress(watch->session, progress);
+	watch->now_ns = progress->now_ns;
+	err = err ?: recording_writer__tick(watch->ring, watch->now_ns) ?: look_for_jobs(watch) ?: look_for_events(watch);
+	events__busy(&watch->events);
+	write_metrics(watch, progress);
+	return err ?: renew(watch, progress);
+}
+
 static int run(struct watch *watch, const volatile sig_atomic_t *stop)
 {
-	uint64_t duration_ns = watch->options->duration_ns, start_ns = 0;
+	const struct timespec pause = {.tv_nsec = POLL_MS * 1000000};
+	uint64_t duration_ns = watch->options->duration_ns, start_ns = monotonic_ns();
 	struct session_progress progress = {};
 	int err = 0;
 
-	while (!err && !*stop && (!duration_ns || watch->now_ns - start_ns < duration_ns)) {
-		err = session__poll(watch->session, POLL_MS);
-		session__progress(watch->session, &progress);
-		watch->now_ns = progress.now_ns;
-		start_ns = start_ns ?: watch->now_ns;
-		err = err ?: recording_writer__tick(watch->ring, watch->now_ns) ?: look_for_jobs(watch)
-					     ?: look_for_events(watch);
-		events__busy(&watch->events);
-		write_metrics(watch, &progress);
-		err = err ?: renew(watch, &progress);
+	while (!err && !*stop && (!duration_ns || watch->now_ns < start_ns + duration_ns)) {
+		if (watch->paused) {
+			nanosleep(&pause, NULL);
+			watch->now_ns = monotonic_ns();
+		} else {
+			err = watch_for_a_while(watch, &progress);
+		}
+		err = err ?: settle_pause(watch);
+		if (!err)
+			control__serve(&watch->control, answer, watch);
+		err = err ?: watch->failed;
 	}
 	return err;
 }
 
 int watch__run(const struct watch_options *options, const volatile sig_atomic_t *stop)
 {
-	struct watch watch = {.options = options, .lock = -1, .trigger = trigger__new(&options->trigger)};
+	struct watch watch = {
+		.options = options, .lock = -1, .control.fd = -1, .trigger = trigger__new(&options->trigger)};
 	int err, end_err;
 
 	watch.events = (struct events){.folder = watch.events_path, .max_bytes = options->kept_bytes};
-	err = watch.trigger ? open_folder(&watch) ?: begin(&watch) : -ENOMEM;
+	err = watch.trigger ? open_folder(&watch) : -ENOMEM;
+	if (!err) {
+		watch.paused = !access(watch.paused_path, F_OK);
+		err = watch.paused ? 0 : begin(&watch);
+	}
 	if (!err) {
 		log__info("watches the training jobs of this host; what happens is kept in %s", watch.events_path);
+		if (watch.paused)
+			log__info("pauses, and leaves all jobs alone, while there is %s", watch.paused_path);
 		notify__service("READY=1");
 		err = run(&watch, stop);
 		notify__service("STOPPING=1");
@@ -273,6 +424,7 @@ int watch__run(const struct watch_options *options, const volatile sig_atomic_t 
 				   "cannot go on watching: %s", strerror(-err));
 	}
 	end_err = end(&watch, !err);
+	control__close(&watch.control);
 	events__end(&watch.events);
 	trigger__free(watch.trigger);
 	metrics__free(&watch.metrics);

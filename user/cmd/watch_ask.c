@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/cmd/watch_ask.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "user/lib/json.h"
+#include "user/lib/log.h"
+#include "user/lib/utf8.h"
+#include "user/report/common.h"
+#include "user/watch/control.h"
+
+#define JOB_SHOWN     32 /* columns */
+#define ASKED_SECONDS 60 /* that a recording of a large ring may take */
+#define ASKED_HZ      10
+
+static int explain(const char *state, int err)
+{
+	if (err == -ENOENT || err == -ECONNREFUSED)
+		log__error("start it: stepflame watch; or say where it watches: --state FOLDER",
+			   "nobody watches with the folder %s", state);
+	else if (err == -ETIMEDOUT)
+		log__error("look at its messages", "the one that watches with the folder %s does not answer", state);
+	else
+		log__error(NULL, "cannot ask the one that watches with the folder %s: %s", state, strerror(-err));
+	return err;
+}
+
+/* 0 and *answer, or -errno after a message. */
+static int ask(const char *state, const char *request, json_t **answer)
+{
+	int err = control__ask(state, request, answer);
+	const char *why, *fix;
+
+	if (err)
+		return explain(state, err);
+	why = json_string_value(json_object_get(*answer, "error"));
+	fix = json_string_value(json_object_get(*answer, "fix"));
+	if (!why)
+		return 0;
+	log__error(fix, "%s", why);
+	json_decref(*answer);
+	return -EINVAL;
+}
+
+static void print_process(const char *job, const json_t *process)
+{
+	json_t *rank = json_object_get(process, "rank"), *since = json_object_get(process, "last_step_s");
+	char rank_text[16] = "-", since_text[32] = "-", *name = utf8__escape(job);
+
+	if (json_is_integer(rank))
+		snprintf(rank_text, sizeof(rank_text), "%lld", json_integer_value(rank));
+	if (json_is_number(since))
+		snprintf(since_text, sizeof(since_text), "%.1f s ago", json_number_value(since));
+	printf("%-*.*s %8lld %5s %10lld  %s\n", JOB_SHOWN, JOB_SHOWN, name ?: "",
+	       json_integer_value(json_object_get(process, "pid")), rank_text,
+	       json_integer_value(json_object_get(process, "steps")), since_text);
+	free(name);
+}
+
+static void print_status(const json_t *status)
+{
+	json_t *jobs = json_object_get(status, "jobs"), *job, *process;
+	size_t i, k;
+
+	if (json_is_true(json_object_get(status, "paused"))) {
+		printf("paused: no job is watched (stepflame watch resume)\n");
+		return;
+	}
+	printf("watches %zu job%s; the ring has %.1f MB; %.1f s of CPU and %.0f MB of memory so far\n",
+	       json_array_size(jobs), json_array_size(jobs) == 1 ? "" : "s",
+	       json_number_value(json_object_get(status, "ring_bytes")) / 1e6,
+	       json_number_value(json_object_get(status, "cpu_s")),
+	       json_number_value(json_object_get(status, "rss_max_bytes")) / 1e6);
+	if (json_array_size(jobs))
+		printf("%-*s %8s %5s %10s  %s\n", JOB_SHOWN, "JOB", "PID", "RANK", "STEPS", "LAST STEP");
+	json_array_foreach(jobs, i, job) json_array_foreach(json_object_get(job, "processes"), k, process)
+		print_process(json_string_value(json_object_get(job, "job")) ?: "", process);
+}
+
+/* Waits until the summary is there, which is written last, and prints the recording's path. */
+static int await_kept(const char *state, const json_t *answer)
+{
+	char *name = utf8__escape(json_string_value(json_object_get(answer, "name")) ?: "");
+	char summary[PATH_MAX];
+	int err = -ETIMEDOUT;
+
+	if (!name)
+		return -ENOMEM;
+	snprintf(summary, sizeof(summary), "%s/events/%s.txt", state, name);
+	for (int i = 0; i < ASKED_SECONDS * ASKED_HZ && err; i++) {
+		err = access(summary, F_OK) ? -ETIMEDOUT : 0;
+		if (err)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000000 / ASKED_HZ}, NULL);
+	}
+	if (err)
+		log__error("look at the messages of the one that watches", "%s is not there after %d s", summary,
+			   ASKED_SECONDS);
+	else
+		printf("%s/events/%s.rec\n", state, name);
+	free(name);
+	return err;
+}
+
+int watch_ask(const char *state, const char *verb, const char *job, bool json)
+{
+	char request[CONTROL_REQUEST];
+	json_t *answer;
+	int err;
+
+	if (snprintf(request, sizeof(request), "%s%s%s", verb, job ? " " : "", job ?: "") >= (int)sizeof(request)) {
+		log__error(NULL, "no job has a name of that length");
+		return -EINVAL;
+	}
+	err = ask(state, request, &answer);
+	for (int i = 0; !err && json_object_get(answer, "busy") && i < ASKED_SECONDS * ASKED_HZ; i++) {
+		json_decref(answer); /* another event is being kept */
+		nanosleep(&(struct timespec){.tv_nsec = 1000000000 / ASKED_HZ}, NULL);
+		err = ask(state, request, &answer);
+	}
+	if (err)
+		return err;
+	if (json)
+		err = json__print(answer, JSON_INDENT(2), stdout) ?: printf("\n") < 0 ? -EIO : 0;
+	else if (*verb == 's')
+		print_status(answer);
+	else if (*verb == 't')
+		err = await_kept(state, answer);
+	else
+		puts(json_is_true(json_object_get(answer, "paused")) ? "paused: all jobs are left alone" : "resumed");
+	json_decref(answer);
+	return err ?: common__flush(stdout);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the one that watches says of itself and of its jobs: what `watch status --json` prints. */
+#ifndef STEPFLAME_USER_WATCH_STATUS_H
+#define STEPFLAME_USER_WATCH_STATUS_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "user/watch/jobs.h"
+#include "user/watch/metrics.h"
+
+/* Returns a new object; NULL: no memory. */
+json_t *status__json(const struct watched_jobs *jobs, const struct metrics *metrics, uint64_t now_ns,
+		     uint64_t ring_bytes, bool paused);
+
+#endif
