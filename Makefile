@@ -364,7 +364,9 @@ install: all man completions
 	$(Q)install -D -m 644 $(BUILD)/completion/bash $(SHARE)/bash-completion/completions/stepflame
 	$(Q)install -D -m 644 $(BUILD)/completion/zsh $(SHARE)/zsh/$(ZSH_FUNCTIONS)/_stepflame
 	$(Q)install -D -m 644 $(BUILD)/completion/fish $(SHARE)/fish/vendor_completions.d/stepflame.fish
-	$(Q)install -m 644 LICENSE README.md CHANGELOG.md $(DOC)
+	$(Q)install -m 644 LICENSE README.md CHANGELOG.md tools/service/alerts.yml $(DOC)
+	$(Q)install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	$(Q)sed 's,/usr/bin/,$(PREFIX)/bin/,' tools/service/stepflame-watch.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/stepflame-watch.service
 	$(Q)install -D -m 644 -t $(DOC)/docs $(wildcard docs/*.md)
 
 # Debian's zsh looks for the functions of packages in another folder than for those of the administrator.
@@ -375,7 +377,7 @@ DATE := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),$
 
 ARCHIVE := stepflame-$(VERSION)-$(shell uname -m)
 DEB     := $(BUILD)/stepflame_$(VERSION)-1_amd64.deb
-PACKAGED := $(BIN) $(TOOLS) $(BUILD)/libstepflame-inject.so $(MAN) $(COMPLETIONS) Makefile README.md CHANGELOG.md LICENSE $(wildcard docs/*.md)
+PACKAGED := $(BIN) $(TOOLS) $(BUILD)/libstepflame-inject.so $(MAN) $(COMPLETIONS) Makefile README.md CHANGELOG.md LICENSE $(wildcard docs/*.md tools/service/*)
 
 packages: archive deb wheel
 archive: $(BUILD)/$(ARCHIVE).tar.gz

@@ -187,8 +187,9 @@ def ask(watch, *words):
     return stepflame("watch", *words, "--state", watch.state)
 
 
+@pytest.mark.alone  # beside another that watches all jobs there would be breakpoints
 def test_asked(bench):
-    """status, trigger, pause and resume. Others run jobs on this host, too."""
+    """status, trigger, pause and resume."""
     watch = Watch(bench, "--trigger", "stall=1h")
     steps = Cold(bench, "job")
     watch.watches(steps)

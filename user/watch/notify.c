@@ -23,9 +23,21 @@ void notify__service(const char *state)
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return;
-	if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address,
+	if (sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT, (const struct sockaddr *)&address,
 		   offsetof(struct sockaddr_un, sun_path) + bytes) < 0) {
 		/* It does not listen: that is its matter. */
 	}
 	close(fd);
+}
+
+void notify__alive(uint64_t now_ns)
+{
+	static uint64_t next_ns;
+	const char *usec = getenv("WATCHDOG_USEC");
+	uint64_t patience_ns = usec ? strtoull(usec, NULL, 10) * 1000 : 0;
+
+	if (!patience_ns || now_ns < next_ns)
+		return;
+	next_ns = now_ns + patience_ns / 2;
+	notify__service("WATCHDOG=1");
 }

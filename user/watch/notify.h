@@ -3,7 +3,11 @@
 #ifndef STEPFLAME_USER_WATCH_NOTIFY_H
 #define STEPFLAME_USER_WATCH_NOTIFY_H
 
+#include <stdint.h>
+
 /* state: "READY=1". Does nothing where no manager listens. */
 void notify__service(const char *state);
+/* Says that the loop goes on, as often as the manager wants to hear it (WatchdogSec=), if it does. now_ns: CLOCK_MONOTONIC. */
+void notify__alive(uint64_t now_ns);
 
 #endif

@@ -391,6 +391,7 @@ static int run(struct watch *watch, const volatile sig_atomic_t *stop)
 		} else {
 			err = watch_for_a_while(watch, &progress);
 		}
+		notify__alive(watch->now_ns);
 		err = err ?: settle_pause(watch);
 		if (!err)
 			control__serve(&watch->control, answer, watch);

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What a package has for a host that watches all its jobs: a unit for systemd, and alerts for Prometheus."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+
+import helpers
+import pytest
+from eventful import Steps
+
+SERVICE = helpers.ROOT / "tools/service"
+UNIT = (SERVICE / "stepflame-watch.service").read_text()
+
+
+def setting(name):
+    return re.search("^%s=(.*)$" % name, UNIT, re.M)[1]
+
+
+@helpers.needs_bpf
+def test_unit(bench, tmp_path):
+    """With the rights that it gives, and as what it says to systemd: a job is found and watched."""
+    rights = ["+" + name.lower().removeprefix("cap_") for name in setting("CapabilityBoundingSet").split()]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(helpers.END_SECONDS)
+        env = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
+        command = ["setpriv", "--no-new-privs", "--bounding-set", ",".join(["-all", *rights]), helpers.STEPFLAME]
+        watch = bench.process(*command, "watch", "--state", tmp_path / "state", env=env)
+        assert setting("ExecStart") == "/usr/bin/stepflame watch $OPTIONS" and setting("Type") == "notify"
+        said = {manager.recv(64) for _ in range(3)}
+        assert said == {b"READY=1", b"WATCHDOG=1"}
+        steps = Steps(bench, cold=True)
+        watch.until_says("watches process %d" % steps.pid, helpers.END_SECONDS, "stderr")
+        steps.release_for(1)
+        assert re.search(r"^pid %d +%d +- +[1-9]" % (steps.pid, steps.pid), helpers.stepflame("watch", "status", "--state", tmp_path / "state").stdout, re.M)
+        assert not re.search("error|warning", watch.stderr), watch.stderr
+        watch.popen.send_signal(signal.SIGTERM)
+        assert watch.wait() == helpers.OK, watch.what()
+    steps.truth()
+
+
+def test_unit_is_valid(tmp_path):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd-analyze")
+    (tmp_path / "stepflame-watch.service").write_text(UNIT.replace("/usr/bin/stepflame", "/bin/true"))
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", tmp_path / "stepflame-watch.service"], capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done
+
+
+def test_alerts(tmp_path):
+    """When they ring, and when not, as promtool reckons."""
+    if not shutil.which("promtool"):
+        pytest.skip("no promtool")
+    shutil.copy(SERVICE / "alerts.yml", tmp_path)
+    shutil.copy(helpers.ROOT / "tests/data/alerts_test.yml", tmp_path)
+    done = subprocess.run(["promtool", "test", "rules", "alerts_test.yml"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done
