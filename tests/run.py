@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,11 +34,20 @@ LOGS = BUILD / "flaky"
 AGAIN = 2  # times that what failed runs again
 STILL_FAILING_MAX = 10  # tests that fail again, after which the others do not run again
 HANGS_SECONDS = 900  # of a C test
+BUILD_GB, TEMPORARY_GB = 1.0, 2.0  # of disk that all parts together take at most
 TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]
 
 
 def make(*targets):
     return ["make", "--no-print-directory", "-j", str(os.cpu_count()), *targets]
+
+
+def check_room():
+    """Tests on a disk that is full fail in many ways, none of which says so."""
+    for folder, needed in ((ROOT, BUILD_GB), (Path(tempfile.gettempdir()), TEMPORARY_GB)):
+        free = shutil.disk_usage(folder).free / 1e9
+        if free < needed:
+            sys.exit("tests/run.py: the disk of %s has %.1f GB free, and the tests want %.1f GB there: free some, or set TMPDIR" % (folder, free, needed))
 
 
 def set_up(_):
@@ -205,6 +215,7 @@ def main():
     chosen = parser.parse_args(words[: words.index("--")] if "--" in words else words).parts
     os.chdir(ROOT)
     os.environ.setdefault("STEPFLAME", str(BUILD / "stepflame"))
+    check_room()
     table, flaky = [], {}
     for name in [part for choice in chosen for part in RUNS.get(choice, [choice])]:
         if isinstance(PARTS[name], Pytest) and "STEPFLAME_PYTHON" not in os.environ:

@@ -100,6 +100,15 @@ def test_fails_three_times(run, monkeypatch, capsys):
     assert "\nfailed: a\n" in said and "flaky: b" in said and said.endswith("\n2 passed, 1 failed, 0 skipped\n")
 
 
+def test_full_disk(run, monkeypatch):
+    """It says what it lacks, and runs nothing."""
+    part = Played()
+    monkeypatch.setattr(run.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**12, 10**12 - 10**8, 10**8))
+    with pytest.raises(SystemExit, match=r"has 0\.1 GB free, and the tests want 1\.0 GB"):
+        main(run, monkeypatch, {"one": part})
+    assert not part.asked
+
+
 def test_not_run_again(run, monkeypatch):
     """What does not run again has failed."""
     assert main(run, monkeypatch, {"one": Played({"a": "failed"}, {}, {})}) == 1
