@@ -27,7 +27,8 @@ static int explain(const char *state, int err)
 	else if (err == -ETIMEDOUT)
 		log__error("look at its messages", "the one that watches with the folder %s does not answer", state);
 	else
-		log__error(NULL, "cannot ask the one that watches with the folder %s: %s", state, strerror(-err));
+		log__error(err == -EACCES ? "ask as the user as whom it runs" : NULL,
+			   "cannot ask the one that watches with the folder %s: %s", state, strerror(-err));
 	return err;
 }
 
