@@ -29,7 +29,11 @@ def test_live_commands(bench):
             words += ["--once", "-i", SHORT["-i"]]
         if words[0] == "watch":
             words += ["-d", SHORT["-d"], "--state", str(bench.directory / "state")]
+        asks = words[0] == "watch" and not words[1].startswith("-")
         result = host.run(*words)
+        if asks:  # tests/e2e/test_watch.py has one that answers
+            assert result.returncode == helpers.ERROR and "nobody watches" in result.stderr, (command, result)
+            continue
         allowed = {helpers.OK}
         if "--gpu" in words or "--inject" in words:
             allowed |= {helpers.TARGET, helpers.UNSUPPORTED}
