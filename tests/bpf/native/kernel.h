@@ -51,9 +51,17 @@ typedef __s64 s64;
 		(u64)(i) & ((size)-1);                                        \
 	})
 
-#define LOAD_HERE(place)                     (place)
+#define LOAD_HERE(place) (place)
 
-#define BPF_CORE_READ(from, member, ...)     ((from)->member __VA_OPT__(->__VA_ARGS__)) /* two hops at most */
+/* As in the kernel, what lies behind NULL is 0. Two hops at most. */
+#define NATIVE_HOP(from, member)             \
+	({                                   \
+		__auto_type __from = (from); \
+		__from ? __from->member : 0; \
+	})
+#define NATIVE_HOPS(from, member, next)      NATIVE_HOP(NATIVE_HOP(from, member), next)
+#define NATIVE_CHOOSE(a, b, c, chosen, ...)  chosen
+#define BPF_CORE_READ(...)                   NATIVE_CHOOSE(__VA_ARGS__, NATIVE_HOPS, NATIVE_HOP, )(__VA_ARGS__)
 #define BPF_CORE_READ_INTO(to, from, member) memcpy(to, &(from)->member, sizeof(*(to)))
 #define BPF_PROG(name, ...)                  name(__VA_ARGS__)
 
