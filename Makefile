@@ -367,6 +367,7 @@ install: all man completions
 	$(Q)install -m 644 LICENSE README.md CHANGELOG.md tools/service/alerts.yml $(DOC)
 	$(Q)install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	$(Q)sed 's,/usr/bin/,$(PREFIX)/bin/,' tools/service/stepflame-watch.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/stepflame-watch.service
+	$(Q)chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/stepflame-watch.service
 	$(Q)install -D -m 644 -t $(DOC)/docs $(wildcard docs/*.md)
 
 # Debian's zsh looks for the functions of packages in another folder than for those of the administrator.

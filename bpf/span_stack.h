@@ -254,7 +254,7 @@ __weak __noinline int spans__are_free(struct thread *t, u32 depth, u32 only_nvtx
 	return 1;
 }
 
-/* One that bpf_loop moves down is span i + n + 1: `i` was taken out. */
+/* Span `i` was taken out: call n of span__move_down moves span i + n + 1 down by one. */
 struct take_out {
 	struct thread *t;
 	u32 i, outer;

@@ -190,7 +190,7 @@ def ask(watch, *words):
 @pytest.mark.alone  # beside another that watches all jobs there would be breakpoints
 def test_asked(bench):
     """status, trigger, pause and resume."""
-    watch = Watch(bench, "--trigger", "stall=1h")
+    watch = Watch(bench, "--trigger", "stall=2s")
     steps = Cold(bench, "job")
     watch.watches(steps)
     steps.job.until_ran(1)
@@ -216,6 +216,13 @@ def test_asked(bench):
         assert result.returncode == ERROR and says in result.stderr and "\x1b" not in result.stderr, result
     assert helpers.breakpoints(steps.pid)
 
+    assert ask(watch, "pause").stdout == "paused: all jobs are left alone\n"
+    time.sleep(2)  # longer than what makes a stall
+    assert ask(watch, "resume").stdout == "resumed\n"
+    helpers.until(END_SECONDS, lambda: mine() and mine()[0]["steps"], watch.process.what)
+    [first] = mine()
+    helpers.until(END_SECONDS, lambda: mine()[0]["steps"] > first["steps"], watch.process.what)
+    assert "ended no" not in watch.process.stderr and not status()["events"]["stall"]["kept"] + status()["events"]["stall"]["not_kept"]
     assert ask(watch, "pause").stdout == "paused: all jobs are left alone\n"
     assert status()["paused"] and not helpers.breakpoints(steps.pid) and not mine()
     assert "the watch is paused" in ask(watch, "trigger", steps.pid).stderr

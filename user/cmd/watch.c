@@ -140,8 +140,7 @@ const struct argp cmd_watch_argp = {
 	       "processes ends badly, the job's part of that is kept as a recording in FOLDER/events, with its summary "
 	       "as text.\n\n"
 	       "The other forms ask the one that watches: what it does; to leave all jobs until it is told to resume; "
-	       "or "
-	       "to keep now what it has of a job, which is named as in the status, or by one of its processes.\v"
+	       "or to keep now what it has of a job, which is named as in the status, or by one of its processes.\v"
 	       "A process with STEPFLAME_WATCH=0 in its environment is left out.",
 };
 

@@ -27,7 +27,7 @@ static int explain(const char *state, int err)
 	else if (err == -ETIMEDOUT)
 		log__error("look at its messages", "the one that watches with the folder %s does not answer", state);
 	else
-		log__error(err == -EACCES ? "ask as the user as whom it runs" : NULL,
+		log__error(err == -EACCES ? "ask as the user it runs as" : NULL,
 			   "cannot ask the one that watches with the folder %s: %s", state, strerror(-err));
 	return err;
 }
@@ -58,7 +58,7 @@ static void print_process(const char *job, const json_t *process)
 		snprintf(rank_text, sizeof(rank_text), "%lld", json_integer_value(rank));
 	if (json_is_number(since))
 		snprintf(since_text, sizeof(since_text), "%.1f s ago", json_number_value(since));
-	printf("%-*.*s %8lld %5s %10lld  %s\n", JOB_SHOWN, JOB_SHOWN, name ?: "",
+	printf("%-*s %8lld %5s %10lld  %s\n", JOB_SHOWN, name ?: "",
 	       json_integer_value(json_object_get(process, "pid")), rank_text,
 	       json_integer_value(json_object_get(process, "steps")), since_text);
 	free(name);

@@ -109,9 +109,10 @@ int control__ask(const char *folder, const char *request, json_t **answer)
 	if (!err) {
 		fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 		if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most)) ||
+		    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most)) ||
 		    connect(fd, (const struct sockaddr *)&address, sizeof(address)) ||
 		    send(fd, request, strlen(request), MSG_NOSIGNAL) < 0)
-			err = -errno;
+			err = errno == EAGAIN ? -ETIMEDOUT : -errno;
 	}
 	if (!err) {
 		got = recv(fd, text, CONTROL_ANSWER, 0);

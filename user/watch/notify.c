@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/watch/notify.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,26 +9,33 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-void notify__service(const char *state)
+/* Returns whether it was sent. */
+static bool send_state(const char *state, int flags)
 {
 	const char *path = getenv("NOTIFY_SOCKET");
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	size_t bytes = path ? strlen(path) : 0;
+	bool sent;
 	int fd;
 
 	if (!bytes || bytes >= sizeof(address.sun_path))
-		return;
+		return false;
 	memcpy(address.sun_path, path, bytes);
 	if (path[0] == '@')
 		address.sun_path[0] = 0; /* a name that is in no file system */
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return;
-	if (sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT, (const struct sockaddr *)&address,
-		   offsetof(struct sockaddr_un, sun_path) + bytes) < 0) {
-		/* It does not listen: that is its matter. */
-	}
+		return false;
+	sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL | flags, (const struct sockaddr *)&address,
+		      offsetof(struct sockaddr_un, sun_path) + bytes) >= 0;
 	close(fd);
+	return sent;
+}
+
+void notify__service(const char *state)
+{
+	/* A service that is never ready is ended; the end of one waits for nobody. */
+	send_state(state, strcmp(state, "READY=1") ? MSG_DONTWAIT : 0);
 }
 
 void notify__alive(uint64_t now_ns)
@@ -38,6 +46,6 @@ void notify__alive(uint64_t now_ns)
 
 	if (!patience_ns || now_ns < next_ns)
 		return;
-	next_ns = now_ns + patience_ns / 2;
-	notify__service("WATCHDOG=1");
+	if (send_state("WATCHDOG=1", MSG_DONTWAIT))
+		next_ns = now_ns + patience_ns / 2;
 }

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* state: "READY=1". Does nothing where no manager listens. */
+/* state: "READY=1", for which it waits until the manager has it, or another. Does nothing where no manager listens. */
 void notify__service(const char *state);
 /* Says that the loop goes on, as often as the manager wants to hear it (WatchdogSec=), if it does. now_ns: CLOCK_MONOTONIC. */
 void notify__alive(uint64_t now_ns);

@@ -262,27 +262,33 @@ static int renew(struct watch *watch, const struct session_progress *progress)
 
 /* ---- what others ask for ---- */
 
-/* The file tells, so that a pause outlasts this process, and needs no command. */
-static int settle_pause(struct watch *watch)
+/* The last records still go to the ring, the metrics and the trigger; then nothing is left of the processes. */
+static int pause_all(struct watch *watch)
 {
-	bool paused = !access(watch->paused_path, F_OK);
+	int err = end(watch, true);
 
-	if (paused == watch->paused)
-		return 0;
-	watch->paused = paused;
-	watch->event_ns = 0;
-	if (!paused) {
-		log__info("goes on: %s is gone", watch->paused_path);
-		return begin(watch);
-	}
-	log__info("pauses, and has left all jobs, while there is %s", watch->paused_path);
-	events__end(&watch->events);
 	watched_jobs__free(&watch->jobs);
 	metrics__forget(&watch->metrics);
 	trigger__free(watch->trigger);
 	watch->trigger = trigger__new(&watch->options->trigger);
+	watch->event_ns = 0;
 	unlink(watch->metrics_path);
-	return end(watch, true) ?: watch->trigger ? 0 : -ENOMEM;
+	log__info("pauses, and has left all jobs, while there is %s", watch->paused_path);
+	return err ?: watch->trigger ? 0 : -ENOMEM;
+}
+
+/* The file tells, so that a pause outlasts this process, and needs no command. */
+static int settle_pause(struct watch *watch)
+{
+	bool paused = !access(watch->paused_path, F_OK) || errno != ENOENT;
+
+	if (paused == watch->paused)
+		return 0;
+	watch->paused = paused;
+	if (paused)
+		return pause_all(watch);
+	log__info("goes on: %s is gone", watch->paused_path);
+	return begin(watch);
 }
 
 static json_t *refusal(const char *fix, const char *fmt, ...)
@@ -296,9 +302,14 @@ static json_t *refusal(const char *fix, const char *fmt, ...)
 	return json_pack("{s:o, s:s}", "error", json__string(text), "fix", fix);
 }
 
+static json_t *ends(const struct watch *watch)
+{
+	return refusal("look at its messages", "the one that watches ends: %s", strerror(-watch->failed));
+}
+
 static json_t *answer_pause(struct watch *watch, bool pause)
 {
-	int fd = pause ? open(watch->paused_path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+	int fd = pause ? open(watch->paused_path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600) : -1;
 	int err = pause ? (fd < 0 ? -errno : 0) : unlink(watch->paused_path) && errno != ENOENT ? -errno : 0;
 
 	if (fd >= 0)
@@ -306,7 +317,7 @@ static json_t *answer_pause(struct watch *watch, bool pause)
 	if (err)
 		return refusal("change the file by hand", "cannot change %s: %s", watch->paused_path, strerror(-err));
 	watch->failed = settle_pause(watch);
-	return json_pack("{s:b}", "paused", watch->paused);
+	return watch->failed ? ends(watch) : json_pack("{s:b}", "paused", watch->paused);
 }
 
 /* name: NULL: the only job. */
@@ -335,6 +346,10 @@ static json_t *answer_trigger(struct watch *watch, const char *name)
 			pid = all[i].pid;
 	snprintf(what, sizeof(what), "job %s: asked for", job->name);
 	watch->failed = keep_job(watch, pid, "asked", what);
+	if (watch->failed)
+		return ends(watch);
+	if (!watch->events.child)
+		return refusal("look at the messages of the one that watches", "%s: it cannot be kept", what);
 	return json_pack("{s:o}", "name", json__string(watch->events.last));
 }
 
@@ -342,6 +357,8 @@ static json_t *answer(const char *request, void *ctx)
 {
 	struct watch *watch = ctx;
 
+	if (watch->failed)
+		return ends(watch);
 	if (!strcmp(request, "status"))
 		return status__json(&watch->jobs, &watch->metrics, watch->now_ns,
 				    watch->ring ? recording_writer__bytes(watch->ring) : 0, watch->paused);
@@ -351,7 +368,7 @@ static json_t *answer(const char *request, void *ctx)
 		return answer_trigger(watch, NULL);
 	if (!strncmp(request, "trigger ", 8))
 		return answer_trigger(watch, request + 8);
-	return refusal("update the older one of both", "the one that watches does not know the request '%s'", request);
+	return refusal("update the older of the two", "the one that watches does not know the request '%s'", request);
 }
 
 /* ---- together ---- */
@@ -386,6 +403,7 @@ static int run(struct watch *watch, const volatile sig_atomic_t *stop)
 
 	while (!err && !*stop && (!duration_ns || watch->now_ns < start_ns + duration_ns)) {
 		if (watch->paused) {
+			events__busy(&watch->events);
 			nanosleep(&pause, NULL);
 			watch->now_ns = monotonic_ns();
 		} else {
@@ -409,11 +427,13 @@ int watch__run(const struct watch_options *options, const volatile sig_atomic_t 
 	watch.events = (struct events){.folder = watch.events_path, .max_bytes = options->kept_bytes};
 	err = watch.trigger ? open_folder(&watch) : -ENOMEM;
 	if (!err) {
-		watch.paused = !access(watch.paused_path, F_OK);
+		watch.paused = !access(watch.paused_path, F_OK) || errno != ENOENT;
 		err = watch.paused ? 0 : begin(&watch);
 	}
 	if (!err) {
 		log__info("watches the training jobs of this host; what happens is kept in %s", watch.events_path);
+		if (watch.paused)
+			unlink(watch.metrics_path); /* of one that was killed */
 		if (watch.paused)
 			log__info("pauses, and leaves all jobs alone, while there is %s", watch.paused_path);
 		notify__service("READY=1");
