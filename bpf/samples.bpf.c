@@ -299,6 +299,7 @@ __weak __noinline int wait__emit(const struct proc *proc, struct thread *t, stru
 	return 1;
 }
 
+/* wait__emit, with what it has to know of the task. */
 static __always_inline bool wait__send(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
 				       const struct wait_sum *sum, u32 cause, u64 now)
 {

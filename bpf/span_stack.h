@@ -299,16 +299,19 @@ __weak __noinline int span__take_out(struct thread *t, u32 i)
 
 struct nvtx_search {
 	struct thread *t;
-	u32 cnt, first;
+	u32 depth, cnt, last;
+	u32 pad;
 };
 
-static long nvtx__see(u32 n, struct nvtx_search *search)
+/* From the innermost span outwards, so that the last range that it finds is the outermost. */
+static long nvtx__look(u32 n, struct nvtx_search *search)
 {
-	if (!is_nvtx(span__at(search->t, n)))
-		return 0;
-	if (!search->cnt)
-		search->first = n;
-	search->cnt++;
+	u32 at = search->depth - 1 - n;
+
+	if (is_nvtx(span__at(search->t, at))) {
+		search->last = at;
+		search->cnt++;
+	}
 	return 0;
 }
 
@@ -319,8 +322,9 @@ __weak __noinline int nvtx__outermost(struct thread *t, u32 above)
 
 	if (!t)
 		return -1;
-	bpf_loop(t->depth < SPAN_DEPTH ? t->depth : SPAN_DEPTH, nvtx__see, &search, 0);
-	return search.cnt > above ? (int)search.first : -1;
+	search.depth = t->depth < SPAN_DEPTH ? t->depth : SPAN_DEPTH;
+	bpf_loop(search.depth, nvtx__look, &search, 0);
+	return search.cnt > above ? (int)search.last : -1;
 }
 
 /*

@@ -162,6 +162,8 @@ def test_left_out(bench):
     watch.says(r"process %d \(\S+\) is left out" % alone.pid)
     result = stepflame("watch", "--state", watch.state)
     assert result.returncode == ERROR and "another stepflame watches already" in result.stderr, result
+    alone.job.release()
+    alone.job.until_ran(0.5)
     alone.job.kill()
     watch.end()
     assert alone.pid not in pids_of(watch.state / "ring.rec")
@@ -217,7 +219,7 @@ def test_asked(bench):
     assert helpers.breakpoints(steps.pid)
 
     assert ask(watch, "pause").stdout == "paused: all jobs are left alone\n"
-    time.sleep(2)  # longer than what makes a stall
+    time.sleep(3)  # longer than what makes a stall
     assert ask(watch, "resume").stdout == "resumed\n"
     helpers.until(END_SECONDS, lambda: mine() and mine()[0]["steps"], watch.process.what)
     [first] = mine()

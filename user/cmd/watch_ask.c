@@ -19,6 +19,12 @@
 #define ASKED_SECONDS 60 /* that a recording of a large ring may take */
 #define ASKED_HZ      10
 
+/* Until the one that watches may have got further. */
+static void wait_a_little(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = 1000000000 / ASKED_HZ}, NULL);
+}
+
 static int explain(const char *state, int err)
 {
 	if (err == -ENOENT || err == -ECONNREFUSED)
@@ -73,7 +79,7 @@ static void print_status(const json_t *status)
 		printf("paused: no job is watched (stepflame watch resume)\n");
 		return;
 	}
-	printf("watches %zu job%s; the ring has %.1f MB; %.1f s of CPU and %.0f MB of memory so far\n",
+	printf("watches %zu job%s; the ring has %.1f MB; %.1f s of CPU and at most %.0f MB of memory so far\n",
 	       json_array_size(jobs), json_array_size(jobs) == 1 ? "" : "s",
 	       json_number_value(json_object_get(status, "ring_bytes")) / 1e6,
 	       json_number_value(json_object_get(status, "cpu_s")),
@@ -97,7 +103,7 @@ static int await_kept(const char *state, const json_t *answer)
 	for (int i = 0; i < ASKED_SECONDS * ASKED_HZ && err; i++) {
 		err = access(summary, F_OK) ? -ETIMEDOUT : 0;
 		if (err)
-			nanosleep(&(struct timespec){.tv_nsec = 1000000000 / ASKED_HZ}, NULL);
+			wait_a_little();
 	}
 	if (err)
 		log__error("look at the messages of the one that watches", "%s is not there after %d s", summary,
@@ -121,16 +127,16 @@ int watch_ask(const char *state, const char *verb, const char *job, bool json)
 	err = ask(state, request, &answer);
 	for (int i = 0; !err && json_object_get(answer, "busy") && i < ASKED_SECONDS * ASKED_HZ; i++) {
 		json_decref(answer); /* another event is being kept */
-		nanosleep(&(struct timespec){.tv_nsec = 1000000000 / ASKED_HZ}, NULL);
+		wait_a_little();
 		err = ask(state, request, &answer);
 	}
 	if (err)
 		return err;
 	if (json)
 		err = json__print(answer, JSON_INDENT(2), stdout) ?: printf("\n") < 0 ? -EIO : 0;
-	else if (*verb == 's')
+	else if (!strcmp(verb, "status"))
 		print_status(answer);
-	else if (*verb == 't')
+	else if (!strcmp(verb, "trigger"))
 		err = await_kept(state, answer);
 	else
 		puts(json_is_true(json_object_get(answer, "paused")) ? "paused: all jobs are left alone" : "resumed");

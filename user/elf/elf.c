@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "user/elf/elf_private.h"
+#include "user/lib/clock.h"
 #include "user/lib/compare.h"
 
 static void add_load(struct elf *elf, const Elf64_Phdr *phdr)
@@ -224,25 +225,18 @@ static bool symbol_at(const struct symtab *table, size_t i, struct elf_symbol *o
 	return true;
 }
 
-static uint64_t cpu_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return now.tv_sec * 1000000000ULL + now.tv_nsec;
-}
-
 static int each_of(const struct elf *elf, const struct symtab *table,
 		   int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
 {
 	int ret = elf__spend(elf, 4 * table->cnt) ? 0 : -EFBIG;
-	uint64_t begin = table->cnt > CHECK_EVERY ? cpu_ns() : 0;
+	uint64_t begin = table->cnt > CHECK_EVERY ? clock__ns(CLOCK_THREAD_CPUTIME_ID) : 0;
 
 	for (size_t i = 0; !ret && i < table->cnt; i++) {
 		struct elf_symbol symbol;
 
 		/* Names may be as long as the file, and share their ends. */
-		if (i && i % CHECK_EVERY == 0 && cpu_ns() - begin > WALK_NS && !elf__spend(elf, UINT64_MAX))
+		if (i && i % CHECK_EVERY == 0 && clock__ns(CLOCK_THREAD_CPUTIME_ID) - begin > WALK_NS &&
+		    !elf__spend(elf, UINT64_MAX))
 			return -EFBIG;
 		ret = symbol_at(table, i, &symbol) ? fn(&symbol, ctx) : 0;
 	}

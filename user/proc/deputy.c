@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "user/lib/clock.h"
 #include "user/lib/log.h"
 #include "user/proc/proc.h"
 
@@ -63,14 +64,6 @@ bool deputy__is_self(void)
 static bool has_deputy(void)
 {
 	return deputy.pid && deputy.owner == getpid();
-}
-
-static uint64_t clock__ns(clockid_t clock)
-{
-	struct timespec now = {0};
-
-	clock_gettime(clock, &now);
-	return now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
 }
 
 static uint64_t now_ms(void)

@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "user/elf/elf.h"
+#include "user/lib/clock.h"
 #include "user/proc/remote_private.h"
 #include "user/proc/remote_stub.h"
 
@@ -42,14 +43,6 @@ struct library_loader {
 	uint32_t vector_bytes;
 	bool filtered; /* a thread was left alone for its seccomp filter */
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
-}
 
 __attribute__((format(printf, 3, 4))) static int fail(struct library_loader *l, int err, const char *fmt, ...)
 {
@@ -290,7 +283,7 @@ static int send_off(struct library_loader *l, const struct remote_thread *thread
 
 	if (err)
 		return err;
-	began = now_ns();
+	began = clock__ns(CLOCK_MONOTONIC);
 	err = remote_thread__stop(l->process->pid, thread, &regs, &again);
 	if (err == -EACCES) {
 		l->filtered = true;
@@ -308,7 +301,7 @@ static int send_off(struct library_loader *l, const struct remote_thread *thread
 	if (err)
 		return fail(l, -EOPNOTSUPP, "its memory cannot be written: %s", strerror(-err));
 	l->out->tid = thread->tid;
-	l->out->stopped_ns = now_ns() - began;
+	l->out->stopped_ns = clock__ns(CLOCK_MONOTONIC) - began;
 	return 0;
 }
 
@@ -345,11 +338,11 @@ static int wait_for_it(struct library_loader *l)
 {
 	const struct timespec moment = {.tv_nsec = 500000};
 	struct remote_call call = {0};
-	uint64_t began = now_ns(), waited;
+	uint64_t began = clock__ns(CLOCK_MONOTONIC), waited;
 
 	do {
 		nanosleep(&moment, NULL);
-		waited = now_ns() - began;
+		waited = clock__ns(CLOCK_MONOTONIC) - began;
 		if (process__read_memory(l->process->pid, l->frame.page, &call, sizeof(call)))
 			call.state = REMOTE_NONE;
 		l->out->loaded_ns = waited;

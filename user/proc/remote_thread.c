@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "user/lib/clock.h"
 #include "user/proc/proc.h"
 #include "user/proc/process.h"
 #include "user/proc/remote_private.h"
@@ -263,15 +264,13 @@ static bool is_where_it_was(pid_t pid, const struct remote_thread *thread, const
 static int wait_for_stop(pid_t tid)
 {
 	const struct timespec moment = {.tv_nsec = 20000};
-	struct timespec now;
 	uint64_t end = 0, at;
 	int status;
 	pid_t got;
 
 	do {
 		got = waitpid(tid, &status, __WALL | WNOHANG);
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		at = now.tv_sec * 1000000000ULL + now.tv_nsec;
+		at = clock__ns(CLOCK_MONOTONIC);
 		end = end ?: at + STOP_NS;
 		if (!got)
 			nanosleep(&moment, NULL);

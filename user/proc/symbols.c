@@ -19,6 +19,7 @@
 #include "user/elf/demangle.h"
 #include "user/elf/function_table.h"
 #include "user/elf/kernel_symbols.h"
+#include "user/lib/clock.h"
 #include "user/lib/search.h"
 #include "user/lib/utf8.h"
 #include "user/proc/process.h"
@@ -80,14 +81,6 @@ struct symbols {
 	bool kernel_known;
 	char kernel_text[SYMBOL_TEXT_MAX];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
-}
 
 /* Valid UTF-8 on one line. */
 static void put_clean(char *out, size_t size, const char *text)
@@ -180,7 +173,7 @@ static void symbols__load_file(struct symbols *s, pid_t pid, const struct map_ra
 		snprintf(file->text, sizeof(file->text), "[jit]");
 	/* The file may be gone with the process, while another process still maps it. */
 	file->settled = err != -ENOENT && err != -ESRCH && err != -EACCES;
-	file->retry_ns = now_ns() + RETRY_NS;
+	file->retry_ns = clock__ns(CLOCK_MONOTONIC) + RETRY_NS;
 }
 
 /* ---- processes ---- */
@@ -248,10 +241,10 @@ static void ranges__release(struct map_range *ranges, size_t cnt)
 static void symbols__read_ranges(struct symbols *s, struct known_process *p)
 {
 	struct ranges ranges = {.symbols = s};
-	uint64_t begin = now_ns();
+	uint64_t begin = clock__ns(CLOCK_MONOTONIC);
 	int err = process__each_mapping(p->pid, add_range, &ranges);
 
-	p->read_ns = now_ns();
+	p->read_ns = clock__ns(CLOCK_MONOTONIC);
 	p->took_ns = p->read_ns - begin;
 	if (err) {
 		ranges__release(ranges.items, ranges.cnt);
@@ -306,7 +299,7 @@ static const struct map_range *symbols__range(struct symbols *s, struct known_pr
 	const struct map_range *range = process__range(p, ip);
 	uint64_t interval = range ? HIT_INTERVAL_NS : MISS_INTERVAL_NS;
 
-	if (p->read_ns && now_ns() - p->read_ns < interval + 50 * p->took_ns)
+	if (p->read_ns && clock__ns(CLOCK_MONOTONIC) - p->read_ns < interval + 50 * p->took_ns)
 		return range;
 	symbols__read_ranges(s, p);
 	return process__range(p, ip);
@@ -360,7 +353,7 @@ static int64_t symbols__find(struct symbols *s, pid_t pid, const struct map_rang
 {
 	struct symbols_file *file = range->file;
 
-	if (!file->settled && now_ns() >= file->retry_ns)
+	if (!file->settled && clock__ns(CLOCK_MONOTONIC) >= file->retry_ns)
 		symbols__load_file(s, pid, range);
 	return file->table ? function_table__find(file->table, ip - range->start + range->offset) : -1;
 }

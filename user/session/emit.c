@@ -6,16 +6,14 @@
 #include <time.h>
 
 #include "include/name_hash.h"
+#include "user/lib/clock.h"
 #include "user/session/state.h"
 
 #define NAMES_KEPT (1u << 18) /* a program may make up any number */
 
 uint64_t session__now_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+	return clock__ns(CLOCK_MONOTONIC);
 }
 
 int session__emit(struct session *s, const struct rec_hdr *record)

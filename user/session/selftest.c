@@ -13,6 +13,7 @@
 
 #include "include/probes.h"
 #include "stepflame.skel.h"
+#include "user/lib/clock.h"
 #include "user/lib/percentile.h"
 #include "user/proc/process.h"
 
@@ -54,14 +55,6 @@ static int find_own_file(const struct mapping *map, void *ctx)
 	return 1;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
-}
-
 static int compare_times(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -81,9 +74,9 @@ static uint64_t median_ns(void (*call)(void))
 	for (int i = 0; i < CALLS; i++) {
 		for (size_t k = 0; k < sizeof(work); k += 64)
 			work[k]++;
-		ns[i] = now_ns();
+		ns[i] = clock__ns(CLOCK_MONOTONIC);
 		call();
-		ns[i] = now_ns() - ns[i];
+		ns[i] = clock__ns(CLOCK_MONOTONIC) - ns[i];
 	}
 	qsort(ns, CALLS, sizeof(*ns), compare_times);
 	return ns[percentile__index(CALLS, 50)];

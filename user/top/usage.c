@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "user/lib/clock.h"
 #include "user/proc/proc.h"
 
 static void thread_name(uint32_t pid, uint32_t tid, char name[16])
@@ -28,14 +29,6 @@ static const struct top_process *find_previous(const struct array *processes, ui
 		if (all[i].pid == pid)
 			return &all[i];
 	return NULL;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
 /* What the ticks of CPU time are of the time since the last reading. */
@@ -59,7 +52,7 @@ static void read_limits(pid_t pid, struct cgroup_limits *out)
 
 int usage__read(struct usage *usage, const struct job *job, struct top_usage *out)
 {
-	const uint64_t now = now_ns(), page_bytes = sysconf(_SC_PAGESIZE);
+	const uint64_t now = clock__ns(CLOCK_MONOTONIC), page_bytes = sysconf(_SC_PAGESIZE);
 	size_t cnt;
 	const struct rec_target *targets = job__targets(job, &cnt);
 	struct array processes = {0};

@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "user/analysis/steps.h"
+#include "user/lib/clock.h"
 #include "user/lib/output.h"
 
 #define ENDED_SHOWN_NS 60000000000ull /* the last figures of a process can be read so long after its end */
@@ -179,12 +179,8 @@ static void write_durations(FILE *out, const struct metrics *metrics, const stru
 static void write_ranks(FILE *out, const struct metrics *metrics, const struct watched_jobs *jobs)
 {
 	const struct rank_metrics *rank = metrics->ranks.items;
-	struct timespec real, mono;
-	double zero_s;
+	const double zero_s = (clock__ns(CLOCK_REALTIME) - clock__ns(CLOCK_MONOTONIC)) / 1e9;
 
-	clock_gettime(CLOCK_REALTIME, &real);
-	clock_gettime(CLOCK_MONOTONIC, &mono);
-	zero_s = real.tv_sec - mono.tv_sec + (real.tv_nsec - mono.tv_nsec) / 1e9;
 	write_help(out, "stepflame_steps_total", "counter", "Training steps that have ended.");
 	for (size_t i = 0; i < metrics->ranks.cnt; i++) {
 		fputs("stepflame_steps_total", out);
@@ -214,13 +210,11 @@ static void write_host(FILE *out, const struct metrics *metrics, const struct wa
 {
 	const struct watched_job *job = jobs->jobs.items;
 	size_t alive = 0, processes = 0;
-	struct rusage used;
 
 	for (size_t i = 0; i < jobs->jobs.cnt; i++) {
 		alive += job[i].alive > 0;
 		processes += job[i].alive;
 	}
-	getrusage(RUSAGE_SELF, &used);
 	write_help(out, "stepflame_jobs", "gauge", "Training jobs that are watched.");
 	fprintf(out, "stepflame_jobs %zu\n", alive);
 	write_help(out, "stepflame_processes", "gauge", "Processes of these jobs, without their workers.");
@@ -240,8 +234,7 @@ static void write_host(FILE *out, const struct metrics *metrics, const struct wa
 	write_help(out, "stepflame_ring_bytes", "gauge", "Size of the ring on the disk.");
 	fprintf(out, "stepflame_ring_bytes %" PRIu64 "\n", ring_bytes);
 	write_help(out, "stepflame_cpu_seconds_total", "counter", "CPU time of stepflame itself.");
-	fprintf(out, "stepflame_cpu_seconds_total %.3f\n",
-		used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6);
+	fprintf(out, "stepflame_cpu_seconds_total %.3f\n", clock__ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9);
 }
 
 static bool has_rank_of(const struct watched_jobs *jobs, const struct rank_metrics *a, const struct rank_metrics *b)

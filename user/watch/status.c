@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include "user/lib/clock.h"
 #include "user/lib/json.h"
 
 static json_t *process_json(const struct watched_process *process, const struct metrics *metrics, uint64_t now_ns)
@@ -54,9 +55,8 @@ json_t *status__json(const struct watched_jobs *jobs, const struct metrics *metr
 		if (job[i].alive)
 			json_array_append_new(list, job_json(jobs, &job[i], metrics, now_ns));
 	getrusage(RUSAGE_SELF, &used);
-	return json_pack(
-		"{s:s, s:s, s:b, s:I, s:f, s:I, s:o, s:o}", "report", "watch", "stepflame", STEPFLAME_VERSION, "paused",
-		paused, "ring_bytes", (json_int_t)ring_bytes, "cpu_s",
-		used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6,
-		"rss_max_bytes", (json_int_t)used.ru_maxrss * 1024, "events", events_json(metrics), "jobs", list);
+	return json_pack("{s:s, s:s, s:b, s:I, s:f, s:I, s:o, s:o}", "report", "watch", "stepflame", STEPFLAME_VERSION,
+			 "paused", paused, "ring_bytes", (json_int_t)ring_bytes, "cpu_s",
+			 clock__ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9, "rss_max_bytes", (json_int_t)used.ru_maxrss * 1024,
+			 "events", events_json(metrics), "jobs", list);
 }

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "user/lib/clock.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
@@ -145,17 +146,15 @@ static bool is_wanted(struct watch *watch, const struct watched_job *job, enum t
 }
 
 /*
- * Begins to keep what the ring has of a process's job. kind: for the name of the file. what: a
+ * Begins to keep what the ring has of a process's job. name, kind: for the name of the file. what: a
  * sentence. 0 or -errno that ends the session.
  */
-static int keep_job(struct watch *watch, uint32_t pid, const char *kind, const char *what)
+static int keep_job(struct watch *watch, uint32_t pid, const char *name, const char *kind, const char *what)
 {
 	const struct watched_job *job = watched_jobs__of(&watch->jobs, pid);
 	struct recording_part part = {};
-	char name[WATCHED_NAME];
 	int err = session__snapshot(watch->session) ?: recording_part__add(&part, pid);
 
-	watched_jobs__name(&watch->jobs, pid, name);
 	if (!err && job)
 		err = watched_jobs__part(&watch->jobs, job->number, &part);
 	if (!err && events__keep(&watch->events, watch->ring, &part, name, kind, what))
@@ -180,7 +179,7 @@ static int keep_event(struct watch *watch, const struct trigger_event *event)
 	watch->in_hour++;
 	if (job)
 		job->quiet_until_ns = watch->now_ns + watch->options->quiet_ns;
-	return keep_job(watch, event->pid, trigger_names[event->kind], what);
+	return keep_job(watch, event->pid, name, trigger_names[event->kind], what);
 }
 
 static int look_for_events(struct watch *watch)
@@ -278,9 +277,14 @@ static int pause_all(struct watch *watch)
 }
 
 /* The file tells, so that a pause outlasts this process, and needs no command. */
+static bool is_paused(const struct watch *watch)
+{
+	return !access(watch->paused_path, F_OK) || errno != ENOENT;
+}
+
 static int settle_pause(struct watch *watch)
 {
-	bool paused = !access(watch->paused_path, F_OK) || errno != ENOENT;
+	bool paused = is_paused(watch);
 
 	if (paused == watch->paused)
 		return 0;
@@ -307,13 +311,24 @@ static json_t *ends(const struct watch *watch)
 	return refusal("look at its messages", "the one that watches ends: %s", strerror(-watch->failed));
 }
 
+/* 0 or -errno. */
+static int set_paused(const struct watch *watch, bool paused)
+{
+	int fd;
+
+	if (!paused)
+		return unlink(watch->paused_path) && errno != ENOENT ? -errno : 0;
+	fd = open(watch->paused_path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
 static json_t *answer_pause(struct watch *watch, bool pause)
 {
-	int fd = pause ? open(watch->paused_path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600) : -1;
-	int err = pause ? (fd < 0 ? -errno : 0) : unlink(watch->paused_path) && errno != ENOENT ? -errno : 0;
+	int err = set_paused(watch, pause);
 
-	if (fd >= 0)
-		close(fd);
 	if (err)
 		return refusal("change the file by hand", "cannot change %s: %s", watch->paused_path, strerror(-err));
 	watch->failed = settle_pause(watch);
@@ -345,7 +360,7 @@ static json_t *answer_trigger(struct watch *watch, const char *name)
 		if (all[i].job == job->number && all[i].attached && !all[i].ended)
 			pid = all[i].pid;
 	snprintf(what, sizeof(what), "job %s: asked for", job->name);
-	watch->failed = keep_job(watch, pid, "asked", what);
+	watch->failed = keep_job(watch, pid, job->name, "asked", what);
 	if (watch->failed)
 		return ends(watch);
 	if (!watch->events.child)
@@ -373,14 +388,6 @@ static json_t *answer(const char *request, void *ctx)
 
 /* ---- together ---- */
 
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
-
 /* One turn of the loop: 0 or -errno. */
 static int watch_for_a_while(struct watch *watch, struct session_progress *progress)
 {
@@ -397,7 +404,7 @@ static int watch_for_a_while(struct watch *watch, struct session_progress *progr
 static int run(struct watch *watch, const volatile sig_atomic_t *stop)
 {
 	const struct timespec pause = {.tv_nsec = POLL_MS * 1000000};
-	uint64_t duration_ns = watch->options->duration_ns, start_ns = monotonic_ns();
+	uint64_t duration_ns = watch->options->duration_ns, start_ns = clock__ns(CLOCK_MONOTONIC);
 	struct session_progress progress = {};
 	int err = 0;
 
@@ -405,7 +412,7 @@ static int run(struct watch *watch, const volatile sig_atomic_t *stop)
 		if (watch->paused) {
 			events__busy(&watch->events);
 			nanosleep(&pause, NULL);
-			watch->now_ns = monotonic_ns();
+			watch->now_ns = clock__ns(CLOCK_MONOTONIC);
 		} else {
 			err = watch_for_a_while(watch, &progress);
 		}
@@ -427,15 +434,15 @@ int watch__run(const struct watch_options *options, const volatile sig_atomic_t 
 	watch.events = (struct events){.folder = watch.events_path, .max_bytes = options->kept_bytes};
 	err = watch.trigger ? open_folder(&watch) : -ENOMEM;
 	if (!err) {
-		watch.paused = !access(watch.paused_path, F_OK) || errno != ENOENT;
+		watch.paused = is_paused(&watch);
 		err = watch.paused ? 0 : begin(&watch);
 	}
 	if (!err) {
 		log__info("watches the training jobs of this host; what happens is kept in %s", watch.events_path);
-		if (watch.paused)
+		if (watch.paused) {
 			unlink(watch.metrics_path); /* of one that was killed */
-		if (watch.paused)
 			log__info("pauses, and leaves all jobs alone, while there is %s", watch.paused_path);
+		}
 		notify__service("READY=1");
 		err = run(&watch, stop);
 		notify__service("STOPPING=1");
