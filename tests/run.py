@@ -76,6 +76,7 @@ class C:
         self.env = env
 
     def run_one(self, program):
+        begin = time.monotonic()
         with tempfile.TemporaryFile("w+", errors="replace") as out:  # a pipe would wait for children that a failed test has left
             process = subprocess.Popen([BUILD / "tests" / program], cwd=ROOT, env={**os.environ, **self.env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
             try:
@@ -91,7 +92,7 @@ class C:
             found["%s::%s" % (program, name)] = (self.OUTCOMES[word], text)
         if status and "failed" not in [outcome for outcome, _ in found.values()]:
             found[program + "::"] = ("failed", "%s\nexit status %d\n" % (text, status))
-        print("== %s: %s" % (program, "FAILED\n" + text if status else "%d passed" % len(found)), flush=True)
+        print("== %s: %s" % (program, "FAILED\n" + text if status else "%d passed in %.1f s" % (len(found), time.monotonic() - begin)), flush=True)
         return found
 
     def run(self, names=None):

@@ -84,7 +84,7 @@ static void expect_told(u32 event, u32 pid, u32 parent_pid, s32 exit_code, const
 	assert_int_equal(rec->parent_pid, parent_pid);
 	assert_int_equal(rec->exit_code, exit_code);
 	assert_string_equal(rec->comm, comm);
-	native.ring_bytes = 0;
+	native__empty_ring();
 }
 
 static void expect_nothing(u32 procs_cnt)
@@ -175,7 +175,7 @@ static void test_fork_no_room(void **state)
 static void test_fork_by_stranger(void **state)
 {
 	process_exit(&parent.task);
-	native.ring_bytes = 0;
+	native__empty_ring();
 	process_fork(&parent.task, &child.task);
 	expect_nothing(1);
 }

@@ -503,7 +503,7 @@ static void test_bad_bytes(void **state)
 		u64 id;
 
 		good__restore();
-		native.ring_bytes = 0;
+		native__empty_ring();
 		native__forget(&names);
 		native__forget(&stacks);
 		native__forget(&names_close);

@@ -48,7 +48,7 @@ static void expect_action(u64 name, u32 encoding, const void *text, u64 bytes)
 {
 	u64 gen = fakepy__generator(&job.py, job.profile_code, name), cut = bytes > REC_NAME_MAX, id;
 
-	native.ring_bytes = 0;
+	native__empty_ring();
 	action__next(gen, SP);
 	assert_int_equal(depth(), 1);
 	wait_ns(5);
@@ -490,7 +490,7 @@ static void test_bad_bytes(void **state)
 				fakepy__put(base + (at & ~7ULL), base + (seed >> 33) % broken.used, 8);
 		}
 		broken__run();
-		native.ring_bytes = 0;
+		native__empty_ring();
 	}
 	free(broken.image);
 }

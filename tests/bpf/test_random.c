@@ -574,7 +574,7 @@ static void test_garbage(void **state)
 		case 4:
 			job.proc->py = py;
 			memcpy(job.py.base, image, FAKEPY_BYTES);
-			native.ring_bytes = 0;
+			native__empty_ring();
 			break;
 		case 5 ... 20:
 			fakepy__put((u64)job.py.base + random_below(job.py.used - 8), random_word(),
@@ -586,7 +586,7 @@ static void test_garbage(void **state)
 			job.proc->window = random_below(50) ? job.proc->window : WINDOW_OPEN;
 		hostile__hit();
 		if (native_map__cnt(&names) > NAMES_MAX / 2 || native.ring_bytes > 1 << 24)
-			native.ring_bytes = 0;
+			native__empty_ring();
 	}
 	free(image);
 }

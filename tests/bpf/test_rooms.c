@@ -18,7 +18,7 @@ static void run_labels(const char *text, int cnt)
 {
 	for (int i = 0; i < cnt; i++) {
 		label__run(numbered(text, i), 3, FRAME(1));
-		native.ring_bytes = 0;
+		native__empty_ring();
 	}
 }
 
@@ -54,7 +54,7 @@ static void test_actions(void **state)
 	(void)state;
 	for (int i = 0; i < NAMES_OWN + 5; i++) {
 		run_action(numbered("action", i), 2);
-		native.ring_bytes = 0;
+		native__empty_ring();
 	}
 	expect_row(SPAN_ACTION, OTHER, 0, 5, 10, 10);
 	run_action("run_training_batch", 9);
@@ -85,7 +85,7 @@ static void test_full_ring(void **state)
 	id = utf8_id("late");
 	bpf_map_delete_elem(&names, &id);
 	native__forget(&names_close);
-	native.ring_bytes = 0;
+	native__empty_ring();
 	bpf_map_update_elem(&names, &id, &pending, BPF_NOEXIST); /* another thread is about to emit it */
 	label__run("late", 2, FRAME(1));
 	bpf_map_delete_elem(&names, &id); /* and had no room */

@@ -376,7 +376,8 @@ static void add_samples(const u64 stacks[2], u64 got[2])
 		assert_true(rec->stack == stacks[0] || rec->stack == stacks[1]);
 		got[rec->stack == stacks[1]] += rec->weight_ns;
 	}
-	native.ring_bytes = cpu.read = 0;
+	native__empty_ring();
+	cpu.read = 0;
 }
 
 /*
@@ -445,7 +446,8 @@ static void test_short_waits_of_long_steps(void **state)
 		for (int wait = 0; wait < 20000; wait++) {
 			wait_for(30000, 0);
 			cnt += record(REC_SAMPLE, cpu.read) != NULL;
-			native.ring_bytes = cpu.read = 0;
+			native__empty_ring();
+			cpu.read = 0;
 		}
 		assert_true(fabs((double)cnt - expected) < 5 * sqrt(expected));
 		w = bpf_task_storage_get(&waits, &job.task, NULL, 0);

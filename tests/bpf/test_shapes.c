@@ -281,7 +281,7 @@ static void test_cut(void **state)
 		a.dim_cnt = dims;
 		for (u32 i = 0; i < LIST_MAX; i++)
 			list[i] = &a;
-		native.ring_bytes = 0;
+		native__empty_ring();
 		rec = find_group(call((u64)list, LIST_MAX, (u64)&tensor, 0));
 		assert_in_range(rec->word_cnt, 1, SHAPE_WORDS + SHAPE_DIMS + 1);
 		if (1 + LIST_MAX * (1 + dims) < SHAPE_WORDS)

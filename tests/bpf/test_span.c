@@ -314,7 +314,7 @@ static void test_names(void **state)
 	memset(text, 'x', sizeof(text));
 	for (size_t bytes = 1; bytes < sizeof(text); bytes++) {
 		text[bytes] = 0;
-		native.ring_bytes = 0;
+		native__empty_ring();
 		label__once(text);
 		text[bytes] = 'x';
 		assert_int_equal(names_sent(NAME_UTF8, text, bytes < REC_NAME_MAX ? bytes : REC_NAME_MAX, &id), 1);

@@ -80,7 +80,7 @@ static inline u64 told__walk(const struct told_thread *t)
 /* All that was sent is sent anew. */
 static inline void told__forget(void)
 {
-	native.ring_bytes = 0;
+	native__empty_ring();
 	native__forget(&codes);
 	native__forget(&codes_close);
 	native__forget(&names);
