@@ -15,11 +15,11 @@ needs_namespace = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unsh
 
 
 class Host:
-    """A PID namespace with training jobs (of the script, each with an environment), and nothing else that has torch but the commands `beside`."""
+    """A PID namespace with training jobs (of the script and the Python, each with an environment), and nothing else that has torch but the commands `beside`."""
 
-    def __init__(self, bench, *environments, script=LOOP, beside=()):
+    def __init__(self, bench, *environments, script=LOOP, python=helpers.COLD_PYTHON, beside=()):
         self.bench, self.go = bench, bench.directory / "go"
-        shell = "i=0; for env in \"$@\"; do i=$((i + 1)); env $env '%s' '%s' --wait '%s' --out '%s'.$i & done; wait" % (helpers.PYTHON, script, self.go, bench.directory / "truth")
+        shell = "i=0; for env in \"$@\"; do i=$((i + 1)); env $env '%s' '%s' --wait '%s' --out '%s'.$i & done; wait" % (python, script, self.go, bench.directory / "truth")
         shell = "".join("%s & " % shlex.join(map(str, command)) for command in beside) + shell
         words = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", shell, "sh", *environments]
         self.process = bench.process(*words)

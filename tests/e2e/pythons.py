@@ -8,7 +8,7 @@ import subprocess
 import helpers
 import pytest
 
-SYSTEM = "/usr/bin/python3"  # Debian's is static and stripped
+SYSTEM = helpers.SYSTEM_PYTHON  # static and stripped
 
 
 def version_of(python):

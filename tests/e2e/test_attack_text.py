@@ -97,7 +97,7 @@ def test_recording(bench, hostile_dir):
     job = shutil.copy(helpers.JOBS / "hostile_text.py", hostile_dir)
     env = {"PYTHONPATH": str(helpers.JOBS), "RANK": os.fsdecode(RANK)}
     file = hostile_dir / "a.rec"
-    job = bench.job(job, env=env).until_ready()
+    job = bench.job(job, env=env, python=helpers.COLD_PYTHON).until_ready()
     check_text(run("dump", "-p", job.pid), "dump")
     record = bench.record("-p", job.pid, "--timeline", "--stacks", "--modules", output=file).until_armed()
     job.release()

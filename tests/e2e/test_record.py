@@ -73,7 +73,7 @@ def release(record, go):
 def test_launched(bench, waits):
     """`record -- CMD` sees the first call, and leaves the command's own output alone."""
     out, go = bench.directory / "truth", bench.directory / "go"
-    record = bench.record("--", helpers.PYTHON, helpers.JOBS / LOOP, "--labels", "--out", out, *(["--wait", go] if waits else []))
+    record = bench.record("--", helpers.COLD_PYTHON, helpers.JOBS / LOOP, "--labels", "--out", out, *(["--wait", go] if waits else []))
     if waits:
         release(record, go)
     assert record.wait() == helpers.OK, record.what()
@@ -89,7 +89,7 @@ def test_launched(bench, waits):
 )
 def test_launched_exit_status(bench, how, code):
     go = bench.directory / "go"
-    record = bench.record("--", helpers.PYTHON, helpers.JOBS / "dies.py", "--how", how, "--batches", 50, "--wait", go)
+    record = bench.record("--", helpers.COLD_PYTHON, helpers.JOBS / "dies.py", "--how", how, "--batches", 50, "--wait", go)
     release(record, go)
     assert record.wait() == code, record.what()
     assert steps_of(record.file) == 50
@@ -104,7 +104,7 @@ def test_launched_not_there(bench):
 def test_launched_outlives_the_recording(bench):
     """-d ends the recording, not the command."""
     out = bench.directory / "truth"
-    record = bench.record("-d", "500ms", "--", helpers.PYTHON, helpers.JOBS / LOOP, "--out", out)
+    record = bench.record("-d", "500ms", "--", helpers.COLD_PYTHON, helpers.JOBS / LOOP, "--out", out)
     assert record.wait() == helpers.OK, record.what()
     assert json.loads(out.read_text())["steps"] == 200
 
@@ -390,7 +390,7 @@ def test_owner_under_sudo(bench):
 def test_launched_with_nowhere_to_write(bench):
     """Known before anything runs, so the command is not started."""
     out = bench.directory / "truth"
-    record = bench.record("--", helpers.PYTHON, helpers.JOBS / LOOP, "--out", out, output="/dev/full")
+    record = bench.record("--", helpers.COLD_PYTHON, helpers.JOBS / LOOP, "--out", out, output="/dev/full")
     assert record.wait() == helpers.ERROR, record.what()
     assert not out.exists()
 
@@ -401,7 +401,7 @@ NAMESPACE = ["unshare", "--pid", "--mount", "--fork", "--mount-proc", "sh", "-c"
 def test_job_in_a_pid_namespace(bench):
     """Recorded from outside: the job is process 1 to itself."""
     out, go = bench.directory / "truth", bench.directory / "go"
-    script = 'exec "%s" "%s" --wait "%s" --out "%s"' % (helpers.PYTHON, helpers.JOBS / LOOP, go, out)
+    script = 'exec "%s" "%s" --wait "%s" --out "%s"' % (helpers.COLD_PYTHON, helpers.JOBS / LOOP, go, out)
     job = bench.process(*NAMESPACE, script).until_ready()
     pid = int(open("/proc/%d/task/%d/children" % (job.pid, job.pid)).read())
     record = bench.record("-p", pid).until_armed()
@@ -430,7 +430,7 @@ def test_record_in_a_pid_namespace(bench):
 def test_launched_by_a_launcher(bench):
     """A shell, or torchrun, that starts what trains: its rows are those of the job."""
     out, go = bench.directory / "truth", bench.directory / "go"
-    command = "'%s' '%s' --labels --wait '%s' --out '%s'; true" % (helpers.PYTHON, helpers.JOBS / LOOP, go, out)
+    command = "'%s' '%s' --labels --wait '%s' --out '%s'; true" % (helpers.COLD_PYTHON, helpers.JOBS / LOOP, go, out)
     record = bench.record("--", "sh", "-c", command)
     release(record, go)
     assert record.wait() == helpers.OK, record.what()

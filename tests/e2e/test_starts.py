@@ -63,12 +63,13 @@ class Started:
             options = ["--multi_gpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no", "--main_process_port=" + port]
             self.parts = [self.start([helpers.PYTHON, "-m", "accelerate.commands.launch", *options, JOB, *words], environment)]
         elif words[0] == "rank":
-            self.parts = [self.start([helpers.PYTHON, JOB, *words, "--port", port, "--rank", rank], self.of_rank(rank, environment)) for rank in (0, 1)]
+            self.parts = [self.start([helpers.COLD_PYTHON, JOB, *words, "--port", port, "--rank", rank], self.of_rank(rank, environment)) for rank in (0, 1)]
         elif self.front == "name":
             self.parts = [self.start([helpers.PYTHON, JOB.name, *words], environment, cwd=JOB.parent)]
         else:
-            more = [] if words[0].startswith("ddp") else ["--port", port]
-            self.parts = [self.start([helpers.PYTHON, JOB, *words, *more], environment)]
+            lightning = words[0].startswith("ddp")
+            python, more = (helpers.PYTHON, []) if lightning else (helpers.COLD_PYTHON, ["--port", port])
+            self.parts = [self.start([python, JOB, *words, *more], environment)]
 
     def await_ranks(self):
         self.pids = dict(helpers.until(helpers.READY_SECONDS * 2, self.ranks, self.what))
@@ -182,7 +183,7 @@ def check_traces(job, folder, file):
 
 
 @helpers.needs_bpf
-@pytest.mark.parametrize("way", ["ddp", "spawn-forkserver", "torchrun-title-after"])
+@pytest.mark.parametrize("way", ["ddp", "spawn", "torchrun-title-after"])
 def test_who(bench, started, way):
     job = started(way)
     workers = check_ps(job, way)

@@ -45,9 +45,10 @@ def test_the_only_job(bench):
 def test_programs_that_have_torch(bench):
     """torch_shm_manager, a server of compile workers, these, an executor, a C++ program: none of them trains, and the job is recorded alone."""
     maps = helpers.compiled(bench.directory / "maps", helpers.JOBS / "maps.c")
-    folder = subprocess.run([helpers.PYTHON, "-c", "import torch; print(torch.__path__[0])"], capture_output=True, text=True, check=True).stdout.strip()
+    find = "import importlib.util; print(*importlib.util.find_spec('torch').submodule_search_locations)"  # without the import
+    folder = subprocess.run([helpers.PYTHON, "-c", find], capture_output=True, text=True, check=True).stdout.strip()
     library = Path(folder, "lib", "libtorch_cpu.so")
-    host = Host(bench, "A=1", script=helpers.JOBS / "beside.py", beside=[[maps, library]])
+    host = Host(bench, "A=1", script=helpers.JOBS / "beside.py", python=helpers.PYTHON, beside=[[maps, library]])
     (pid,) = host.pids
     host.process.until_says("^mapped", helpers.READY_SECONDS, "stdout")
     seen = json.loads(host.run("ps", "--json").stdout)

@@ -17,6 +17,7 @@
 
 static struct trigger *trigger;
 static uint64_t now_ns, boundaries;
+static uint32_t pid;
 
 static void start(struct trigger_options options)
 {
@@ -25,6 +26,7 @@ static void start(struct trigger_options options)
 	assert_non_null(trigger);
 	now_ns = 1000 * S;
 	boundaries = 0;
+	pid = PID;
 }
 
 static int tear_down(void **state)
@@ -42,7 +44,7 @@ static const struct trigger_event *look(void)
 /* A step of so many ms, of which some are validation. */
 static void step_with(uint64_t ms, uint64_t validation_ms)
 {
-	struct rec_step step = {.hdr = {.type = REC_STEP, .size = sizeof(step)}, .pid = PID, .tid = PID};
+	struct rec_step step = {.hdr = {.type = REC_STEP, .size = sizeof(step)}, .pid = pid, .tid = pid};
 
 	step.time_ns = now_ns += ms * MS;
 	step.index = ++boundaries;
@@ -66,7 +68,7 @@ static void steps(int cnt, uint64_t ms)
 static void snapshot(uint64_t calls)
 {
 	struct rec_agg agg = {
-		.hdr = {.type = REC_AGG, .size = sizeof(agg)}, .key = {.pid = PID}, .val = {.calls = calls}};
+		.hdr = {.type = REC_AGG, .size = sizeof(agg)}, .key = {.pid = pid}, .val = {.calls = calls}};
 
 	assert_int_equal(trigger__add(trigger, &agg.hdr, now_ns), 0);
 	assert_int_equal(trigger__add(trigger, NULL, now_ns), 0);
@@ -157,7 +159,7 @@ static void test_validation_is_not_slow(void **state)
 /* A boundary by a worse rule within the step has the validation. */
 static void test_validation_before_another_boundary(void **state)
 {
-	struct rec_step other = {.hdr = {.type = REC_STEP, .size = sizeof(other)}, .pid = PID, .tid = PID};
+	struct rec_step other = {.hdr = {.type = REC_STEP, .size = sizeof(other)}, .pid = pid, .tid = pid};
 
 	start(slow);
 	steps(TRIGGER_STEPS_MIN + 1, 100);
@@ -213,7 +215,7 @@ static void test_active(void **state)
 
 static void test_ended(void **state)
 {
-	struct rec_proc end = {.hdr = {.type = REC_PROC, .size = sizeof(end)}, .event = PROC_EXIT, .pid = PID};
+	struct rec_proc end = {.hdr = {.type = REC_PROC, .size = sizeof(end)}, .event = PROC_EXIT, .pid = pid};
 
 	start(stall);
 	steps(10, 100);
@@ -228,7 +230,7 @@ static void test_ended(void **state)
 /* What is kept is the time before the step in progress, and then before the event. */
 static void test_before(void **state)
 {
-	struct rec_proc end = {.hdr = {.type = REC_PROC, .size = sizeof(end)}, .event = PROC_EXIT, .pid = PID};
+	struct rec_proc end = {.hdr = {.type = REC_PROC, .size = sizeof(end)}, .event = PROC_EXIT, .pid = pid};
 	uint64_t begin_ns;
 
 	start(slow);
@@ -255,7 +257,7 @@ static void test_before(void **state)
 
 static void end(int status)
 {
-	struct rec_proc end = {.hdr = {.type = REC_PROC, .size = sizeof(end)}, .event = PROC_EXIT, .pid = PID};
+	struct rec_proc end = {.hdr = {.type = REC_PROC, .size = sizeof(end)}, .event = PROC_EXIT, .pid = pid};
 
 	end.exit_code = status;
 	end.time_ns = now_ns;
@@ -295,27 +297,75 @@ static void test_end_after_event(void **state)
 	step(1000);
 	assert_true(look()->seen);
 	end(SIGKILL);
-	trigger__rearm(trigger);
+	trigger__take(trigger);
+	assert_int_equal(look()->kind, TRIGGER_END);
+	trigger__take(trigger);
 	now_ns += 1000 * S;
 	assert_false(look()->seen);
 }
 
+static void expect_taken(enum trigger_kind kind, uint32_t pid_of_it)
+{
+	assert_true(look()->seen);
+	assert_int_equal(look()->kind, kind);
+	assert_int_equal(look()->pid, pid_of_it);
+	trigger__take(trigger);
+}
+
+/* What happens while another event waits is an event all the same: one of each kind of a process. */
+static void test_several(void **state)
+{
+	uint64_t begin_ns;
+
+	start((struct trigger_options){.on = {true, true, true}});
+	steps(TRIGGER_STEPS, 100);
+	begin_ns = now_ns;
+	step(1000);
+	step(5000);
+	pid = PID + 1;
+	steps(10, 100);
+	end(SIGKILL);
+	pid = PID;
+	end(1 << 8);
+	assert_int_equal(trigger__before(trigger, now_ns), begin_ns);
+	assert_int_equal(look()->duration_ns, 1000 * MS);
+	expect_taken(TRIGGER_SLOW, PID);
+	assert_int_equal(trigger__before(trigger, now_ns + S), now_ns);
+	expect_taken(TRIGGER_END, PID + 1);
+	expect_taken(TRIGGER_END, PID);
+	assert_false(look()->seen);
+}
+
+static void test_too_many(void **state)
+{
+	start((struct trigger_options){.on = {[TRIGGER_END] = true}});
+	for (int i = 0; i < TRIGGER_EVENTS_MAX + 3; i++) {
+		pid = PID + i;
+		steps(2, 100);
+		end(SIGSEGV);
+	}
+	assert_int_equal(look()->untold, 3);
+	for (int i = 0; i < TRIGGER_EVENTS_MAX; i++)
+		expect_taken(TRIGGER_END, PID + i);
+	assert_false(look()->seen);
+}
+
 /* Then the next event is one; the stall that was told is not. */
-static void test_rearm(void **state)
+static void test_take(void **state)
 {
 	start((struct trigger_options){.on = {true, true, true}});
-	trigger__rearm(trigger); /* without an event */
+	trigger__take(trigger); /* without an event */
 	steps(TRIGGER_STEPS, 100);
 	now_ns += 61 * S;
 	assert_int_equal(look()->kind, TRIGGER_STALL);
 	assert_true(look()->seen);
-	trigger__rearm(trigger);
+	trigger__take(trigger);
 	now_ns += 61 * S;
 	assert_false(look()->seen);
 	step(1000); /* ends the stall, and is told as the slow step that it is */
 	assert_true(look()->seen);
 	assert_int_equal(look()->kind, TRIGGER_SLOW);
-	trigger__rearm(trigger);
+	trigger__take(trigger);
 	now_ns += 61 * S;
 	assert_true(look()->seen);
 	assert_int_equal(look()->kind, TRIGGER_STALL);
@@ -349,7 +399,9 @@ int main(void)
 		cmocka_unit_test_teardown(test_before, tear_down),
 		cmocka_unit_test_teardown(test_end, tear_down),
 		cmocka_unit_test_teardown(test_end_after_event, tear_down),
-		cmocka_unit_test_teardown(test_rearm, tear_down),
+		cmocka_unit_test_teardown(test_several, tear_down),
+		cmocka_unit_test_teardown(test_too_many, tear_down),
+		cmocka_unit_test_teardown(test_take, tear_down),
 		cmocka_unit_test_teardown(test_off, tear_down),
 	};
 

@@ -29,7 +29,7 @@ struct trigger {
 	struct trigger_options options;
 	struct step_times times;
 	struct array processes; /* struct watched */
-	struct trigger_event event;
+	struct array events;    /* struct trigger_event, those that wait to be taken */
 };
 
 const char *const trigger_names[TRIGGER__COUNT] = {
@@ -50,6 +50,7 @@ void trigger__free(struct trigger *trigger)
 		return;
 	step_times__free(&trigger->times);
 	free(trigger->processes.items);
+	free(trigger->events.items);
 	free(trigger);
 }
 
@@ -101,17 +102,28 @@ static bool is_unusual(const struct watched *process, uint64_t ns)
 	       is_far_beyond(ns, longest_ns(process));
 }
 
-static void set_event(struct trigger *trigger, enum trigger_kind kind, const struct watched *process,
-		      struct trigger_event event)
+static int add_event(struct trigger *trigger, enum trigger_kind kind, const struct watched *process,
+		     struct trigger_event event)
 {
-	if (trigger->event.seen)
-		return;
+	struct trigger_event *all = trigger->events.items;
+
+	for (size_t i = 0; i < trigger->events.cnt; i++)
+		if (all[i].pid == process->pid && all[i].kind == kind)
+			return 0;
+	if (trigger->events.cnt == TRIGGER_EVENTS_MAX) {
+		all[0].untold++;
+		return 0;
+	}
 	event.seen = true;
 	event.kind = kind;
 	event.pid = process->pid;
 	event.median_ns = median_ns(process);
 	event.longest_ns = longest_ns(process);
-	trigger->event = event;
+	all = array__add(&trigger->events, sizeof(event));
+	if (!all)
+		return -ENOMEM;
+	*all = event;
+	return 0;
 }
 
 static int add_step(struct trigger *trigger, const struct rec_step *record)
@@ -119,7 +131,7 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 	uint64_t ns, given_ns = trigger->options.ns[TRIGGER_SLOW];
 	struct watched *process = find(trigger, record->pid);
 	struct timed_step step;
-	int timed = step_times__add(&trigger->times, record, &step);
+	int timed = step_times__add(&trigger->times, record, &step), err = 0;
 
 	if (timed <= 0)
 		return timed;
@@ -134,11 +146,12 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 	process->active_ns = process->step_end_ns = step.end_ns;
 	process->last_step = step.index;
 	if (trigger->options.on[TRIGGER_SLOW] && (given_ns ? ns > given_ns : is_unusual(process, ns)))
-		set_event(trigger, TRIGGER_SLOW, process,
-			  (struct trigger_event){
-				  .start_ns = step.end_ns - step.duration_ns, .step = step.index, .duration_ns = ns});
+		err = add_event(trigger, TRIGGER_SLOW, process,
+				(struct trigger_event){.start_ns = step.end_ns - step.duration_ns,
+						       .step = step.index,
+						       .duration_ns = ns});
 	process->ns[process->step_cnt++ % TRIGGER_STEPS] = ns;
-	return 0;
+	return err;
 }
 
 static void end_snapshot(struct trigger *trigger, uint64_t now_ns)
@@ -159,16 +172,19 @@ static bool is_bad_end(int status)
 				   : WEXITSTATUS(status) != 0;
 }
 
-static void end_process(struct trigger *trigger, struct watched *process, const struct rec_proc *end)
+static int end_process(struct trigger *trigger, struct watched *process, const struct rec_proc *end)
 {
 	struct watched *all = trigger->processes.items;
+	int err = 0;
 
 	if (trigger->options.on[TRIGGER_END] && is_bad_end(end->exit_code))
-		set_event(trigger, TRIGGER_END, process,
-			  (struct trigger_event){
-				  .start_ns = end->time_ns, .step = process->last_step, .status = end->exit_code});
+		err = add_event(trigger, TRIGGER_END, process,
+				(struct trigger_event){.start_ns = end->time_ns,
+						       .step = process->last_step,
+						       .status = end->exit_code});
 	step_times__forget(&trigger->times, process->pid);
 	*process = all[--trigger->processes.cnt];
+	return err;
 }
 
 int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t now_ns)
@@ -184,46 +200,53 @@ int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t
 	else if (record->type == REC_AGG && (process = find(trigger, agg->key.pid)))
 		process->calls += agg->val.calls;
 	else if (record->type == REC_PROC && proc->event == PROC_EXIT && (process = find(trigger, proc->pid)))
-		end_process(trigger, process, proc);
+		return end_process(trigger, process, proc);
 	return 0;
 }
 
 const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_ns)
 {
+	static const struct trigger_event none;
 	struct watched *all = trigger->processes.items;
 
 	for (size_t i = 0; i < trigger->processes.cnt && trigger->options.on[TRIGGER_STALL]; i++) {
 		uint64_t still_ns = now_ns > all[i].active_ns ? now_ns - all[i].active_ns : 0;
 		uint64_t given_ns = trigger->options.ns[TRIGGER_STALL];
 
-		if (trigger->event.seen || all[i].told || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
+		if (all[i].told || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
 			continue;
-		if (given_ns || still_ns > STALL_STEPS * median_ns(&all[i]))
-			set_event(trigger, TRIGGER_STALL, &all[i],
+		if (given_ns || still_ns > STALL_STEPS * median_ns(&all[i])) /* without memory: at the next look */
+			add_event(trigger, TRIGGER_STALL, &all[i],
 				  (struct trigger_event){.start_ns = all[i].step_end_ns,
 							 .step = all[i].last_step,
 							 .duration_ns = still_ns});
 	}
-	return &trigger->event;
+	return trigger->events.cnt ? trigger->events.items : &none;
 }
 
-void trigger__rearm(struct trigger *trigger)
+void trigger__take(struct trigger *trigger)
 {
-	struct watched *process = find(trigger, trigger->event.pid);
+	struct trigger_event *all = trigger->events.items;
+	struct watched *process;
 
-	if (trigger->event.seen && trigger->event.kind == TRIGGER_STALL && process)
+	if (!trigger->events.cnt)
+		return;
+	process = find(trigger, all[0].pid);
+	if (all[0].kind == TRIGGER_STALL && process)
 		process->told = true;
-	trigger->event = (struct trigger_event){};
+	memmove(all, all + 1, --trigger->events.cnt * sizeof(*all));
 }
 
 uint64_t trigger__before(const struct trigger *trigger, uint64_t now_ns)
 {
+	const struct trigger_event *events = trigger->events.items;
 	const struct watched *all = trigger->processes.items;
 	uint64_t before_ns = now_ns;
 
-	if (trigger->event.seen)
-		return trigger->event.start_ns;
-	for (size_t i = 0; i < trigger->processes.cnt; i++)
+	for (size_t i = 0; i < trigger->events.cnt; i++)
+		if (events[i].start_ns < before_ns)
+			before_ns = events[i].start_ns;
+	for (size_t i = 0; i < trigger->processes.cnt && !trigger->events.cnt; i++)
 		if (all[i].step_end_ns < before_ns && now_ns - all[i].step_end_ns < TRIGGER_KEPT_NS)
 			before_ns = all[i].step_end_ns;
 	return before_ns;

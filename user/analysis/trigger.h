@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Sees, while a recording grows, what it is worth keeping for. In: its records as they come. Out:
- * the first event.
+ * events, the first one first; one of each kind of a process until it is taken.
  *
  * A slow step: longer than a given time; or, without one, twice as long as the longest of the last
  * TRIGGER_STEPS and TRIGGER_SLOW_NS longer, once there are TRIGGER_STEPS_MIN. So what a job does
@@ -30,6 +30,7 @@
 #define TRIGGER_STALL_NS   60000000000ull
 #define TRIGGER_GOES_ON_NS 1000000000ull /* what is recorded after an event: the other ranks come to it, too */
 #define TRIGGER_KEPT_NS    3600000000000ull
+#define TRIGGER_EVENTS_MAX 64 /* that wait to be taken */
 
 enum trigger_kind { TRIGGER_SLOW, TRIGGER_STALL, TRIGGER_END, TRIGGER__COUNT };
 
@@ -51,21 +52,22 @@ struct trigger_event {
 	uint64_t duration_ns; /* of the slow step, or the stall so far; without validation and checkpoints */
 	uint64_t median_ns;   /* of the steps before; 0: there are none */
 	uint64_t longest_ns;  /* likewise */
+	uint64_t untold;      /* events that came while TRIGGER_EVENTS_MAX waited, this one first */
 };
 
 struct trigger;
 
 struct trigger *trigger__new(const struct trigger_options *options); /* NULL: no memory */
 void trigger__free(struct trigger *trigger);                         /* accepts NULL */
-/* Takes a record; NULL: a snapshot has ended. now_ns: CLOCK_MONOTONIC. The first event stays. 0 or -ENOMEM. */
+/* Takes a record; NULL: a snapshot has ended. now_ns: CLOCK_MONOTONIC. 0 or -ENOMEM. */
 int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t now_ns);
-/* Looks for stalls. The event stays the trigger's. */
+/* Looks for stalls. The first event that waits, or one that is not `seen`; it stays the trigger's, until the next call of any function. */
 const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_ns);
-/* Waits for the next event; the same stall is none. */
-void trigger__rearm(struct trigger *trigger);
+/* The first event is taken; the same stall is none any more. */
+void trigger__take(struct trigger *trigger);
 /*
- * The time before this is what tells of the event: when the slow step or the stall began; without an
- * event, when the step in progress that is oldest did, since it may become one, but no longer ago
+ * The time before this is what tells of the events that wait: when the slow step or the stall began;
+ * without an event, when the step in progress that is oldest did, since it may become one, but no longer ago
  * than TRIGGER_KEPT_NS. now_ns: no step is in progress.
  */
 uint64_t trigger__before(const struct trigger *trigger, uint64_t now_ns);

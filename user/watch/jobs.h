@@ -23,7 +23,8 @@ struct watched_job {
 	uint32_t number;         /* 1, 2, ... */
 	char name[WATCHED_NAME]; /* that by which --job takes it; "pid 12" for one without */
 	size_t alive;            /* processes */
-	uint64_t quiet_until_ns; /* events before this are not kept */
+	uint64_t quiet_until_ns; /* events before this are not kept, but for the first bad end */
+	bool end_kept;           /* of one of its processes: the others' soon follow */
 };
 
 struct watched_process {

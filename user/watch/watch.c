@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,7 +47,7 @@ struct watch {
 	int failed;      /* -errno of what somebody has asked for: the end */
 	int metrics_err; /* of the last time they were written */
 	uint64_t now_ns, next_look_ns, next_metrics_ns;
-	uint64_t event_ns; /* when the event was seen; 0: there is none */
+	uint64_t event_ns; /* when the first event that waits was seen; 0: there is none */
 	uint64_t hour_ns;  /* begin of this hour */
 	unsigned int in_hour;
 };
@@ -131,12 +132,12 @@ static int add_record(const struct rec_hdr *record, void *ctx)
 /* ---- events ---- */
 
 /*
- * May this one be kept? So many an hour, and none soon after another of the job, but for its end.
+ * May this one be kept? So many an hour, and none soon after another of the job, but for its first bad end.
  * job: NULL for a process that a watched one has started.
  */
 static bool is_wanted(struct watch *watch, const struct watched_job *job, enum trigger_kind kind)
 {
-	if (job && watch->now_ns < job->quiet_until_ns && kind != TRIGGER_END)
+	if (job && watch->now_ns < job->quiet_until_ns && (kind != TRIGGER_END || job->end_kept))
 		return false;
 	if (watch->now_ns - watch->hour_ns >= HOUR_NS) {
 		watch->hour_ns = watch->now_ns;
@@ -177,8 +178,10 @@ static int keep_event(struct watch *watch, const struct trigger_event *event)
 		return 0;
 	}
 	watch->in_hour++;
-	if (job)
+	if (job) {
 		job->quiet_until_ns = watch->now_ns + watch->options->quiet_ns;
+		job->end_kept |= event->kind == TRIGGER_END;
+	}
 	return keep_job(watch, event->pid, name, trigger_names[event->kind], what);
 }
 
@@ -192,9 +195,12 @@ static int look_for_events(struct watch *watch)
 	watch->event_ns = watch->event_ns ?: watch->now_ns;
 	if (watch->now_ns - watch->event_ns < TRIGGER_GOES_ON_NS || events__busy(&watch->events))
 		return 0;
+	if (event->untold)
+		log__warn(NULL, "%" PRIu64 " more events came while %d waited to be kept: these are not", event->untold,
+			  TRIGGER_EVENTS_MAX);
 	err = keep_event(watch, event);
-	watch->event_ns = 0;
-	trigger__rearm(watch->trigger);
+	trigger__take(watch->trigger);
+	watch->event_ns = trigger__look(watch->trigger, watch->now_ns)->seen ? watch->now_ns : 0;
 	return err;
 }
 
