@@ -95,6 +95,9 @@ def test_nothing_happens(bench, until):
         (["--until", "slowly"], "--until wants"),
         (["--until", "slow="], "not a time"),
         (["--until", "stall=0"], "not a time"),
+        (["--until", "slower=0"], "percentage of 1 to 1000"),
+        (["--until", "slower=-3"], "percentage of 1 to 1000"),
+        (["--until", "slower=9x"], "percentage of 1 to 1000"),
     ],
 )
 def test_usage(options, says):

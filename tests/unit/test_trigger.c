@@ -292,7 +292,7 @@ static void test_end(void **state)
 /* A process that ends after an event is gone, too: it does not stand still later. */
 static void test_end_after_event(void **state)
 {
-	start((struct trigger_options){.on = {true, true, true}});
+	start((struct trigger_options){.on = {true, true, true, true}});
 	steps(TRIGGER_STEPS, 100);
 	step(1000);
 	assert_true(look()->seen);
@@ -317,7 +317,7 @@ static void test_several(void **state)
 {
 	uint64_t begin_ns;
 
-	start((struct trigger_options){.on = {true, true, true}});
+	start((struct trigger_options){.on = {true, true, true, true}});
 	steps(TRIGGER_STEPS, 100);
 	begin_ns = now_ns;
 	step(1000);
@@ -353,7 +353,7 @@ static void test_too_many(void **state)
 /* Then the next event is one; the stall that was told is not. */
 static void test_take(void **state)
 {
-	start((struct trigger_options){.on = {true, true, true}});
+	start((struct trigger_options){.on = {true, true, true, true}});
 	trigger__take(trigger); /* without an event */
 	steps(TRIGGER_STEPS, 100);
 	now_ns += 61 * S;
@@ -369,6 +369,29 @@ static void test_take(void **state)
 	now_ns += 61 * S;
 	assert_true(look()->seen);
 	assert_int_equal(look()->kind, TRIGGER_STALL);
+}
+
+/* By 10 % or what is given, in two windows of user/analysis/pace.h. */
+static void test_slower(void **state)
+{
+	struct trigger_options options = {.on = {[TRIGGER_SLOWER] = true}};
+	uint64_t begin_ns;
+
+	for (int percent = 0; percent <= 60; percent += 30) {
+		options.slower_percent = percent;
+		start(options);
+		steps(1201, 100);
+		begin_ns = now_ns;
+		steps(140, 150);
+		assert_int_equal(look()->seen, percent != 60);
+		if (percent == 60)
+			continue;
+		assert_int_equal(look()->kind, TRIGGER_SLOWER);
+		assert_int_equal(look()->start_ns, begin_ns);
+		assert_int_equal(look()->step, 1202);
+		assert_int_equal(look()->duration_ns, 150 * MS);
+		assert_int_equal(look()->median_ns, 100 * MS);
+	}
 }
 
 static void test_off(void **state)
@@ -402,6 +425,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_several, tear_down),
 		cmocka_unit_test_teardown(test_too_many, tear_down),
 		cmocka_unit_test_teardown(test_take, tear_down),
+		cmocka_unit_test_teardown(test_slower, tear_down),
 		cmocka_unit_test_teardown(test_off, tear_down),
 	};
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "user/analysis/pace.h"
 #include "user/lib/array.h"
 #include "user/lib/compare.h"
 #include "user/lib/percentile.h"
@@ -23,6 +24,7 @@ struct watched {
 	uint64_t step_end_ns;         /* of the last step */
 	uint64_t last_step;           /* its index */
 	uint64_t calls, calls_before; /* in this snapshot so far, and in the last */
+	struct pace pace;
 };
 
 struct trigger {
@@ -33,7 +35,7 @@ struct trigger {
 };
 
 const char *const trigger_names[TRIGGER__COUNT] = {
-	[TRIGGER_SLOW] = "slow", [TRIGGER_STALL] = "stall", [TRIGGER_END] = "end"};
+	[TRIGGER_SLOW] = "slow", [TRIGGER_SLOWER] = "slower", [TRIGGER_STALL] = "stall", [TRIGGER_END] = "end"};
 
 struct trigger *trigger__new(const struct trigger_options *options)
 {
@@ -117,13 +119,29 @@ static int add_event(struct trigger *trigger, enum trigger_kind kind, const stru
 	event.seen = true;
 	event.kind = kind;
 	event.pid = process->pid;
-	event.median_ns = median_ns(process);
+	event.median_ns = event.median_ns ?: median_ns(process);
 	event.longest_ns = longest_ns(process);
 	all = array__add(&trigger->events, sizeof(event));
 	if (!all)
 		return -ENOMEM;
 	*all = event;
 	return 0;
+}
+
+/* The step has ended: is the process slower now? 0 or -ENOMEM. */
+static int add_to_pace(struct trigger *trigger, struct watched *process, const struct timed_step *step, uint64_t ns)
+{
+	const struct pace_change *change = &process->pace.change;
+
+	if (!trigger->options.on[TRIGGER_SLOWER] ||
+	    !pace__add(&process->pace, step->index, step->end_ns, ns,
+		       trigger->options.slower_percent ?: TRIGGER_SLOWER_PERCENT))
+		return 0;
+	return add_event(trigger, TRIGGER_SLOWER, process,
+			 (struct trigger_event){.start_ns = change->since_ns,
+						.step = change->since_step,
+						.duration_ns = change->now_ns,
+						.median_ns = change->usual_ns});
 }
 
 static int add_step(struct trigger *trigger, const struct rec_step *record)
@@ -151,7 +169,7 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 						       .step = step.index,
 						       .duration_ns = ns});
 	process->ns[process->step_cnt++ % TRIGGER_STEPS] = ns;
-	return err;
+	return err ?: add_to_pace(trigger, process, &step, ns);
 }
 
 static void end_snapshot(struct trigger *trigger, uint64_t now_ns)

@@ -1,33 +1,55 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/cmd/until.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "user/cmd/session_args.h"
 #include "user/lib/log.h"
 #include "user/report/trigger_text.h"
 
-#define SNAPSHOTS       4 /* in the time that --last keeps, or a stall takes */
-#define SNAPSHOT_MIN_NS 100000000ull
+#define SLOWER_PERCENT_MAX 1000
+#define SNAPSHOTS          4 /* in the time that --last keeps, or a stall takes */
+#define SNAPSHOT_MIN_NS    100000000ull
+
+/* "20", or "20%". */
+static uint32_t percent(struct argp_state *state, const char *option, const char *text)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (*text == '-' || end == text || (*end && strcmp(end, "%")) || !value || value > SLOWER_PERCENT_MAX)
+		argp_error(state, "%s slower= wants a percentage of 1 to %d, not '%s'", option, SLOWER_PERCENT_MAX,
+			   text);
+	return value;
+}
 
 void until__option(struct argp_state *state, struct trigger_options *options, const char *option, const char *text)
 {
 	for (int kind = 0; kind < TRIGGER__COUNT; kind++) {
 		size_t bytes = strlen(trigger_names[kind]);
+		const char *value = text + bytes + 1;
 
 		if (strncmp(text, trigger_names[kind], bytes) ||
 		    (text[bytes] && (text[bytes] != '=' || kind == TRIGGER_END)))
 			continue;
 		options->on[kind] = true;
-		options->ns[kind] = text[bytes] ? session_args__time(state, text + bytes + 1) : 0;
+		if (kind == TRIGGER_SLOWER)
+			options->slower_percent = text[bytes] ? percent(state, option, value) : 0;
+		else
+			options->ns[kind] = text[bytes] ? session_args__time(state, value) : 0;
 		return;
 	}
-	argp_error(state, "%s wants slow, slow=TIME, stall, stall=TIME or end, not '%s'", option, text);
+	argp_error(state, "%s wants slow, slow=TIME, slower, slower=PERCENT, stall, stall=TIME or end, not '%s'",
+		   option, text);
 }
 
 bool until__given(const struct trigger_options *options)
 {
-	return options->on[TRIGGER_SLOW] || options->on[TRIGGER_STALL] || options->on[TRIGGER_END];
+	for (int kind = 0; kind < TRIGGER__COUNT; kind++)
+		if (options->on[kind])
+			return true;
+	return false;
 }
 
 uint64_t until__snapshot_ns(const struct trigger_options *options, uint64_t last_ns)

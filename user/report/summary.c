@@ -52,6 +52,7 @@ int summary__new(struct job *job, const struct report_options *options, struct s
 		err = steps_of__new(&out->view, track, true, &out->of);
 		if (!err)
 			out->track = track;
+		err = err ?: slowdown__find(job, out->view.steps, track, &out->slowdown);
 	}
 	if (err)
 		summary__release(out);
@@ -62,6 +63,7 @@ void summary__release(struct summary *summary)
 {
 	if (summary->track)
 		steps_of__release(&summary->of);
+	slowdown__release(&summary->slowdown);
 	workers__free(summary->workers);
 	steps_view__release(&summary->view);
 }
@@ -542,7 +544,8 @@ static int print_summary(const struct summary *summary, FILE *out)
 	say_title(summary, &lines);
 	if (summary->track) {
 		say_steps(summary, &lines);
-		err = err ?: say_stall(summary, &lines) ?: say_limit(summary, &lines) ?: say_slow(summary, &lines);
+		err = err ?: summary__say_slowdown(summary, &lines) ?: say_stall(summary, &lines) ?: say_limit(summary, &lines)
+			  ?: say_slow(summary, &lines);
 		say_phases(summary, &lines);
 	} else {
 		err = err ?: say_no_steps(summary, &lines);

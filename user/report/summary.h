@@ -3,6 +3,7 @@
 #ifndef STEPFLAME_USER_REPORT_SUMMARY_H
 #define STEPFLAME_USER_REPORT_SUMMARY_H
 
+#include "user/analysis/slowdown.h"
 #include "user/analysis/workers.h"
 #include "user/report/steps_report.h"
 
@@ -12,6 +13,7 @@ struct summary {
 	struct steps_view view;
 	const struct step_track *track; /* whose steps are shown; NULL: no whole step is in the recording */
 	struct steps_of of;             /* of that track */
+	struct slowdown slowdown;       /* likewise */
 	struct workers *workers;
 	const struct loader *loaders;
 	size_t loader_cnt;
@@ -24,6 +26,9 @@ void summary__release(struct summary *summary);
 double summary__steps_per_s(const struct summary *summary);
 /* What the process does since its last step, where it has made none for long and is not over; else NULL. */
 const struct outside_part *summary__stall(const struct summary *summary);
+
+/* In summary_slowdown.c. What makes most of the longer steps longer; NULL: there is no single cause. */
+const struct blame_group *summary__slowdown_group(const struct summary *summary);
 
 /* A row of the longest actions or operators. */
 struct summary_row {
@@ -67,6 +72,14 @@ char *summary_words__how(const struct steps_of *of, const struct blame_group *gr
 int summary_words__place(struct job *job, const struct blame_group *group, char **place);
 
 struct lines;
+
+/* In summary_slowdown.c. Adds since when steps are longer, by how much, and why, if they are. 0 or -ENOMEM. */
+int summary__say_slowdown(const struct summary *summary, struct lines *lines);
+/*
+ * Of a recording in which they are longer: "since step 5875, 21 s before the end: 29.2 ms, 37 % longer than before (21.2 ms): sleeping in
+ * data, at train.py:67 load". malloc'ed; NULL: no memory.
+ */
+char *summary__slowdown_text(const struct summary *summary);
 
 /* In summary_workers.c. Adds what is said of DataLoaders that have workers, if there are some. */
 void summary__say_workers(const struct summary *summary, struct lines *lines);

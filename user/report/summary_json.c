@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The summary as JSON; docs/summary.md describes the keys. */
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 
 #include "user/analysis/endings.h"
@@ -29,6 +30,29 @@ static json_t *json_stall(const struct summary *summary)
 			 (json_int_t)track->steps[track->step_cnt - 1].index, "cause",
 			 stall->cause ? sample_cause__name(stall->cause) : "running", "where",
 			 steps_report__json_hotspots(summary->job, &stall->hotspot, 1));
+}
+
+static json_t *json_slowdown(const struct summary *summary)
+{
+	const struct slowdown *slowdown = &summary->slowdown;
+	const struct blame_group *group = summary__slowdown_group(summary);
+	const struct step *steps;
+	json_t *object;
+	char *place = NULL;
+
+	if (!slowdown->at)
+		return json_null();
+	if (group && summary_words__place(summary->job, group, &place))
+		return NULL;
+	steps = summary->track->steps;
+	object = json_pack("{s:I, s:f, s:f, s:f, s:o, s:o, s:o}", "since_step", (json_int_t)steps[slowdown->at].index,
+			   "seconds", (steps[summary->track->step_cnt - 1].end_ns - steps[slowdown->at].start_ns) / 1e9,
+			   "before_s", slowdown->before_ns / 1e9, "after_s", slowdown->after_ns / 1e9, "cause",
+			   common__json_text(group ? blame_cause__name(group->cause) : NULL), "phase",
+			   common__json_text(group && group->phase >= 0 ? phase__name(group->phase) : NULL), "place",
+			   common__json_text(place));
+	free(place);
+	return object;
 }
 
 static json_t *json_limit(const struct summary *summary)
@@ -174,6 +198,7 @@ int summary__json(struct job *job, const struct report_options *options, FILE *o
 	object = common__json(job, report_summary.name);
 	common__json_set(&object, "ended", json_endings(&summary));
 	common__json_set(&object, "steps", json_steps(&summary));
+	common__json_set(&object, "slowdown", json_slowdown(&summary));
 	common__json_set(&object, "stall", json_stall(&summary));
 	common__json_set(&object, "limit", json_limit(&summary));
 	common__json_set(&object, "slow", json_slow(&summary));

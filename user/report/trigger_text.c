@@ -23,6 +23,11 @@ const char *trigger_text__event(const struct trigger_event *event, char text[TRI
 		snprintf(text, TRIGGER_TEXT, "step %" PRIu64 " of process %u took %s%s", event->step, event->pid, took,
 			 before);
 		break;
+	case TRIGGER_SLOWER:
+		snprintf(text, TRIGGER_TEXT,
+			 "the steps of process %u take %s since step %" PRIu64 ", %.0f %% longer than before (%s)",
+			 event->pid, took, event->step, 100. * event->duration_ns / event->median_ns - 100, median);
+		break;
 	case TRIGGER_STALL:
 		snprintf(text, TRIGGER_TEXT, "process %u has ended no step for %s, since step %" PRIu64 "%s",
 			 event->pid, took, event->step, before);

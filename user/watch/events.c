@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "user/analysis/trigger.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/report/report.h"
@@ -76,8 +77,19 @@ static int add_to_job(const struct rec_hdr *record, void *ctx)
 	return job__add(copy->job, record);
 }
 
-/* "20261127-120305-JOB-slow": what sorts by time, and needs no quotes in a shell. */
-static void name_event(const char *job, const char *kind, char *name, size_t size)
+static bool is_taken(const char *folder, const char *name)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s" RECORDING, folder, name);
+	return !access(path, F_OK);
+}
+
+/*
+ * "20261127-120305-JOB-slow": what sorts by time, and needs no quotes in a shell. One of the same second, which two jobs whose names begin
+ * alike may have, gets a number.
+ */
+static void name_event(const char *folder, const char *job, const char *kind, char *name, size_t size)
 {
 	char word[NAME_MOST + 1];
 	time_t now = time(NULL);
@@ -89,13 +101,15 @@ static void name_event(const char *job, const char *kind, char *name, size_t siz
 		*c = isalnum((unsigned char)*c) || strchr("._", *c) ? *c : '-';
 	gmtime_r(&now, &tm);
 	used = strftime(name, size, "%Y%m%d-%H%M%S", &tm);
-	snprintf(name + used, size - used, "-%s-%s", word, kind);
+	used += snprintf(name + used, size - used, "-%s-%s", word, kind);
+	for (int i = 2; is_taken(folder, name); i++)
+		snprintf(name + used, size - used, "-%d", i);
 }
 
 /* ---- the summary ---- */
 
-/* One line for the log, malloc'ed; NULL: no memory. */
-static char *verdict_of(struct job *job)
+/* One line for the log, malloc'ed; NULL: no memory. kind: of the event. */
+static char *verdict_of(struct job *job, const char *kind)
 {
 	const struct report_options options = {.limit = -1};
 	const struct outside_part *stall;
@@ -110,6 +124,8 @@ static char *verdict_of(struct job *job)
 	else if (stall && asprintf(&text, "stalled for %s: mostly %s", summary_words__duration(stall->ns, ns),
 				   stall->cause ? summary_words__cause(stall->cause) : "running") < 0)
 		text = NULL;
+	else if (!stall && summary.slowdown.at && !strcmp(kind, trigger_names[TRIGGER_SLOWER]))
+		text = summary__slowdown_text(&summary);
 	else if (!stall)
 		text = summary_words__limit(&summary.of);
 	summary__release(&summary);
@@ -195,7 +211,7 @@ static int keep(const struct events *events, const struct recording_writer *ring
 }
 
 static int run_child(const struct events *events, const struct recording_writer *ring, struct recording_part *part,
-		     const char *name, const char *what)
+		     const char *name, const char *kind, const char *what)
 {
 	char path[PATH_MAX], text[PATH_MAX];
 	struct copy copy = {.part = part};
@@ -210,7 +226,7 @@ static int run_child(const struct events *events, const struct recording_writer 
 		log__error(NULL, "%s: what led to it cannot be kept as %s: %s", what, path, strerror(-err));
 		return err;
 	}
-	verdict = verdict_of(copy.job);
+	verdict = verdict_of(copy.job, kind);
 	log__info("%s. Kept as %s: %s", what, path, verdict ?: "");
 	make_room(events->folder, events->max_bytes);
 	return 0;
@@ -234,13 +250,13 @@ int events__keep(struct events *events, const struct recording_writer *ring, str
 		 const char *job, const char *kind, const char *what)
 {
 	events__end(events);
-	name_event(job, kind, events->last, sizeof(events->last));
+	name_event(events->folder, job, kind, events->last, sizeof(events->last));
 	events->child = fork();
 	if (events->child < 0) {
 		events->child = 0;
 		return -errno;
 	}
 	if (!events->child)
-		_exit(run_child(events, ring, part, events->last, what) ? EXIT_FAILURE : EXIT_SUCCESS);
+		_exit(run_child(events, ring, part, events->last, kind, what) ? EXIT_FAILURE : EXIT_SUCCESS);
 	return 0;
 }
