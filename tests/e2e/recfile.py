@@ -121,9 +121,9 @@ def narrowest_name(ident, text):
     return name(ident, text, LATIN1 if top < 0x100 else UCS2 if top < 0x10000 else UCS4)
 
 
-def proc(event, time_ms, parent, pid, status=0):
+def proc(event, time_ms, parent, pid, status=0, comm="pt_data_worker"):
     """event: 1 fork, 2 exec, 3 exit; status: as wait(2) has it."""
-    who = {"pid": pid, "parent_pid": parent, "comm": "pt_data_worker"}
+    who = {"pid": pid, "parent_pid": parent, "comm": comm}
     return record("PROC", time_ns=time_ms * 1000000, event=event, exit_code=status, **who)
 
 

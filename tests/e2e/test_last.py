@@ -85,6 +85,43 @@ def test_nothing_happens(bench, until):
     steps.truth()
 
 
+# Steps of 20 ms of sleep; of 28 from the one on that it says, once the file is there.
+PACE = """
+import os, sys, time, torch
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+print("ready", flush=True)
+step = since = 0
+while True:
+    if not since and os.path.exists(sys.argv[1]):
+        since = step
+        print("since", since, flush=True)
+    time.sleep(0.028 if since else 0.02)
+    model(torch.ones(8, 8)).sum().backward()
+    optimizer.step()
+    step += 1
+"""
+
+
+@pytest.mark.long
+@helpers.needs_bpf
+def test_slower(bench):
+    """The steps become longer for good: the recording ends by itself, and says since which step, by how much, and why."""
+    go = bench.directory / "slower"
+    job = bench.process(helpers.COLD_PYTHON, "-c", PACE, go).until_ready()
+    record = bench.record("-p", job.pid, "--last", "2m", "--until", "slower").until_armed()
+    record.until_says(r"^stepflame: 2 min", 200, "stderr")
+    assert record.running(), record.what()
+    go.touch()
+    assert record.wait() == OK, record.what()
+    [since] = map(int, re.findall(r"^since (\d+)", job.stdout, re.M))
+    assert re.search(r"the steps of process %d take \S+ ms since step \d+, \d+ %% longer than before" % job.pid, record.stderr), record.what()
+    found = helpers.report(record.file, "--summary")["slowdown"]
+    before = since - found["since_step"]  # of the job's steps, the recording has missed those before it was armed
+    assert 0 <= before < 1000 and (found["cause"], found["place"]) == ("sleep", "<string>:11 <module>"), found
+    assert 0.02 <= found["before_s"] < 0.028 <= found["after_s"] and found["seconds"] >= 20, found
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

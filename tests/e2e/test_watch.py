@@ -208,10 +208,13 @@ def test_asked(bench):
     [before] = mine()
     assert before["steps"] > 0 and before["last_step_s"] >= 0 and before["rank"] is None
     assert re.search(r"^pid %d +%d +- +\d+  \d+\.\d s ago$" % (steps.pid, steps.pid), ask(watch, "status").stdout, re.M)
+    files = set()  # also those of one second
     for name in steps.pid, "pid %d" % steps.pid:
         result = ask(watch, "trigger", name)
         kept = Path(result.stdout.strip())
         assert result.returncode == OK and kept.parent == watch.state / "events" and mains(kept) == {steps.pid}, result
+        assert kept not in files
+        files.add(kept)
         assert kept.with_suffix(".txt").read_text().startswith("Recorded")
     for name, says in ((os.getpid(), "no job that runs goes by"), ("\x1b[31m", "goes by '\\x1b[31m'"), ("x" * 300, "no job has a name of that length")):
         result = ask(watch, "trigger", name)

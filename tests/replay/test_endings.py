@@ -24,7 +24,7 @@ def summary(tmp_path, *records):
 
 
 def ended(pid, status, second, **more):
-    return [rec.target(pid, **more), rec.proc(3, second * 1000, 0, pid, status)]
+    return [rec.target(pid, **more), rec.proc(3, second * 1000, 0, pid, status, comm="pt_data_worker" if more.get("role") == rec.WORKER else "python")]
 
 
 def shortage(pid, known, **values):
@@ -88,3 +88,14 @@ def test_worker_that_ends_with_its_trainer(tmp_path):
     records = [*ended(11, KILLED, 3), *ended(12, signal.SIGTERM, 3, role=rec.WORKER, parent=11), *ended(13, signal.SIGSEGV, 3, role=rec.WORKER, parent=11)]
     _, found = summary(tmp_path, *records)
     assert sorted(one["pid"] for one in found) == [11, 13]
+
+
+def test_child(tmp_path):
+    """One that crashed, or was killed, shortly before its parent ended badly may be why: the worker that nobody had sampled. Others are no news."""
+    records = [*ended(11, EXIT_1, 4), *ended(12, KILLED, 3, role=rec.CHILD, parent=11), *ended(13, EXIT_1, 3, role=rec.CHILD, parent=11)]
+    records += [*ended(14, signal.SIGTERM, 3, role=rec.CHILD, parent=11), *ended(15, KILLED, 5, role=rec.CHILD, parent=11)]
+    records += [*ended(21, 0, 4), *ended(22, KILLED, 3, role=rec.CHILD, parent=21)]
+    records += [*ended(31, EXIT_1, 18), *ended(32, KILLED, 7, role=rec.CHILD, parent=31)]
+    text, found = summary(tmp_path, *records)
+    assert [(one["pid"], one["role"]) for one in found] == [(12, "child"), (11, "main"), (31, "main")]
+    assert text.startswith("Ended process 12, which process 11 has started, was killed by SIGKILL after 3.0 s process 11 ended with exit status 1 after 4.0 s"), text

@@ -15,16 +15,21 @@
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
 
-#define MIB (1024.0 * 1024)
+#define MIB     (1024.0 * 1024)
 
-static char *name_of(const struct rec_target *target, bool is_worker)
+#define SOON_NS 10000000000ull /* torch looks for workers that have ended every 5 s */
+
+static char *name_of(const struct rec_target *target, enum target_role role)
 {
-	const char *kind = is_worker ? "DataLoader worker" : "process";
+	const char *kind = role == ROLE_WORKER ? "DataLoader worker" : "process";
 	char *text;
 	int length;
 
 	if (target->role == ROLE_MAIN && target->rank >= 0)
 		length = asprintf(&text, "rank %d (process %u)", target->rank, REC_PID(target->pid));
+	else if (role == ROLE_CHILD)
+		length = asprintf(&text, "process %u, which process %u has started,", REC_PID(target->pid),
+				  REC_PID(target->parent_pid));
 	else
 		length = asprintf(&text, "%s %u", kind, REC_PID(target->pid));
 	return length < 0 ? NULL : text;
@@ -118,7 +123,7 @@ static char *place_of(struct job *job, uint32_t pid)
 static int describe(struct job *job, struct ending *ending)
 {
 	ending->at_s = ((double)ending->exit->time_ns - job__window(job)->start_ns) / 1e9;
-	ending->name = name_of(ending->target, ending->is_worker);
+	ending->name = name_of(ending->target, ending->role);
 	ending->how = how_of(ending->exit->exit_code);
 	ending->why = why_of(job, ending->exit);
 	ending->place = place_of(job, ending->target->pid);
@@ -130,7 +135,19 @@ static bool follows_trainer(const struct job *job, const struct ending *ending)
 {
 	const struct rec_proc *trainer = job__exit(job, ending->target->parent_pid);
 
-	return ending->is_worker && WTERMSIG(ending->exit->exit_code) == SIGTERM && trainer;
+	return ending->role == ROLE_WORKER && WTERMSIG(ending->exit->exit_code) == SIGTERM && trainer;
+}
+
+/* A child may be killed by its parent, and nothing is wrong; but if that one soon ends badly itself, the child may be why. */
+static bool is_no_news(const struct job *job, const struct ending *ending)
+{
+	const struct rec_proc *parent = job__exit(job, ending->target->parent_pid);
+	int signal = WTERMSIG(ending->exit->exit_code);
+
+	if (ending->role != ROLE_CHILD)
+		return follows_trainer(job, ending);
+	return !signal || signal == SIGTERM || signal == SIGINT || !parent || !parent->exit_code ||
+	       parent->time_ns < ending->exit->time_ns || parent->time_ns - ending->exit->time_ns > SOON_NS;
 }
 
 static int by_time(const void *a, const void *b)
@@ -152,10 +169,11 @@ int endings__find(struct job *job, struct endings *out)
 		const struct rec_proc *exit = job__exit(job, targets[i].pid);
 		bool is_worker = workers__ended_as_one(&targets[i], exit);
 
-		if (!exit || !exit->exit_code || (!is_worker && targets[i].role != ROLE_MAIN))
+		if (!exit || !exit->exit_code)
 			continue;
-		out->items[out->cnt] = (struct ending){.target = &targets[i], .exit = exit, .is_worker = is_worker};
-		if (follows_trainer(job, &out->items[out->cnt]))
+		out->items[out->cnt] = (struct ending){
+			.target = &targets[i], .exit = exit, .role = is_worker ? ROLE_WORKER : targets[i].role};
+		if (is_no_news(job, &out->items[out->cnt]))
 			continue;
 		err = describe(job, &out->items[out->cnt++]);
 	}

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which processes of a job ended otherwise than well while it was recorded, and of what. */
+/*
+ * Which processes of a job ended otherwise than well while it was recorded, and of what: those that train, DataLoaders' workers, and what
+ * else these have started, if it crashed or was killed shortly before them.
+ */
 #ifndef STEPFLAME_USER_ANALYSIS_ENDINGS_H
 #define STEPFLAME_USER_ANALYSIS_ENDINGS_H
 
@@ -8,12 +11,12 @@
 struct ending {
 	const struct rec_target *target; /* owned by the job */
 	const struct rec_proc *exit;     /* owned by the job */
-	bool is_worker;                  /* of a DataLoader; else one that trains */
+	enum target_role role;           /* as it ended: a DataLoader's worker may have become known as one only then */
 	double at_s;                     /* since the recording began */
-	char *name;                      /* "rank 1 (process 12)", "process 12", "DataLoader worker 13" */
-	char *how;                       /* "was killed by SIGKILL", "ended with exit status 1" */
-	char *why;                       /* what was short then; "": nothing that is known */
-	char *place;                     /* "train.py:40 step": where its main thread was last seen; "": not known */
+	char *name; /* "rank 1 (process 12)", "process 12", "DataLoader worker 13", "process 14, which process 12 has started," */
+	char *how;   /* "was killed by SIGKILL", "ended with exit status 1" */
+	char *why;   /* what was short then; "": nothing that is known */
+	char *place; /* "train.py:40 step": where its main thread was last seen; "": not known */
 };
 
 struct endings {

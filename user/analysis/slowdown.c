@@ -66,11 +66,10 @@ static size_t find_first(const uint64_t *ns, size_t from, size_t to, uint64_t li
 /* Sets out->at and the medians. */
 static int find_where(const uint64_t *ns, size_t cnt, struct slowdown *out)
 {
-	size_t each = cnt / SLOWDOWN_BLOCKS_MAX < SLOWDOWN_STEPS_MIN ? SLOWDOWN_STEPS_MIN : cnt / SLOWDOWN_BLOCKS_MAX,
-	       cut;
+	size_t most = cnt / SLOWDOWN_STEPS_MIN, blocks = most < SLOWDOWN_BLOCKS_MAX ? most : SLOWDOWN_BLOCKS_MAX;
+	size_t each = blocks ? cnt / blocks : 1;
+	size_t skipped = cnt - blocks * each, cut; /* the first ones: what counts is the end */
 	uint64_t medians[SLOWDOWN_BLOCKS_MAX], *sorted = calloc(each, sizeof(*sorted));
-	size_t blocks = cnt / each < SLOWDOWN_BLOCKS_MAX ? cnt / each : SLOWDOWN_BLOCKS_MAX;
-	size_t skipped = cnt - blocks * each; /* the first ones: what counts is the end */
 
 	if (!sorted)
 		return -ENOMEM;

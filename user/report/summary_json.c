@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "user/analysis/endings.h"
+#include "user/model/labels.h"
 #include "user/report/common.h"
 #include "user/report/summary.h"
 
@@ -158,9 +159,9 @@ static json_t *json_endings(const struct summary *summary)
 
 		common__json_append(&list,
 				    json_pack("{s:I, s:s, s:o, s:f, s:o, s:o, s:o, s:o}", "pid",
-					      (json_int_t)e->target->pid, "role", e->is_worker ? "worker" : "main",
-					      "rank", e->target->rank < 0 ? json_null() : json_integer(e->target->rank),
-					      "at_s", e->at_s, "signal", signal ? json_integer(signal) : json_null(),
+					      (json_int_t)e->target->pid, "role", labels__role(e->role), "rank",
+					      e->target->rank < 0 ? json_null() : json_integer(e->target->rank), "at_s",
+					      e->at_s, "signal", signal ? json_integer(signal) : json_null(),
 					      "exit_status", signal ? json_null() : json_integer(WEXITSTATUS(status)),
 					      "why", common__json_text(*e->why ? e->why : NULL), "place",
 					      common__json_text(*e->place ? e->place : NULL)));
