@@ -99,3 +99,13 @@ def test_child(tmp_path):
     text, found = summary(tmp_path, *records)
     assert [(one["pid"], one["role"]) for one in found] == [(12, "child"), (11, "main"), (31, "main")]
     assert text.startswith("Ended process 12, which process 11 has started, was killed by SIGKILL after 3.0 s process 11 ended with exit status 1 after 4.0 s"), text
+
+
+def test_pid_used_again(tmp_path):
+    """A child that begins with the pid of one that has ended is another; the end is that of the last. One that is told of twice is one."""
+    first = [rec.target(12, role=rec.CHILD, parent=11), rec.proc(1, 1000, 11, 12), rec.proc(3, 2000, 0, 12, KILLED)]
+    again = [rec.target(12, role=rec.CHILD, parent=11), rec.proc(1, 3000, 11, 12), rec.proc(3, 3500, 0, 12, signal.SIGSEGV)]
+    late = [*ended(13, 0, 3, role=rec.CHILD, parent=11), rec.target(13, role=rec.CHILD, parent=11)]
+    _, found = summary(tmp_path, *ended(11, EXIT_1, 4), *first, *again, *late)
+    assert [(one["pid"], one["signal"]) for one in found] == [(12, signal.SIGSEGV), (11, None)]
+    assert "inside: 3 child processes" in stepflame("report", tmp_path / "a.rec", "--simple").stdout

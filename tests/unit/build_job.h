@@ -59,6 +59,13 @@ static inline int add_text(struct job *job, __u64 id, const char *text)
 	return add_name(job, id, NAME_UTF8, text, strlen(text), 0);
 }
 
+static inline int add_proc(struct job *job, __u32 pid, enum proc_event event)
+{
+	struct rec_proc proc = {.hdr = {.type = REC_PROC, .size = sizeof(proc)}, .pid = pid, .event = event};
+
+	return add_copy(job, &proc);
+}
+
 static inline int add_target(struct job *job, __u32 pid, enum target_role role, __s32 rank)
 {
 	struct rec_target target = {.hdr = {.type = REC_TARGET, .size = sizeof(target)},

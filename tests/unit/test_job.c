@@ -387,6 +387,14 @@ static void test_counted_children(void **state)
 	assert_int_equal(cnt, 3);
 	assert_false(job__is_main(job, 1));
 	assert_true(job__is_main(job, 6));
+	/* another child with the pid of one that has ended */
+	assert_int_equal(add_proc(job, 5, PROC_FORK), 0);
+	assert_int_equal(add_proc(job, 5, PROC_EXIT), 0);
+	assert_int_equal(job__target_cnt(job, ROLE_CHILD), 7);
+	assert_int_equal(add_target(job, 5, ROLE_CHILD, -1), 0);
+	assert_int_equal(add_proc(job, 5, PROC_FORK), 0);
+	assert_null(job__exit(job, 5));
+	assert_int_equal(job__target_cnt(job, ROLE_CHILD), 8);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

@@ -15,11 +15,16 @@ int children__init(struct children *children)
 	return children->roles ? 0 : -ENOMEM;
 }
 
-/* word: 0, or a role + 1. */
+/* 0, or a role + 1. */
+static unsigned int get_word(const struct children *children, uint32_t pid)
+{
+	return children->roles[pid / PIDS_PER_BYTE] >> pid % PIDS_PER_BYTE * ROLE_BITS & ROLE_MASK;
+}
+
 static void set_word(struct children *children, uint32_t pid, unsigned int word)
 {
 	uint8_t *byte = &children->roles[pid / PIDS_PER_BYTE];
-	unsigned int shift = pid % PIDS_PER_BYTE * ROLE_BITS, old = *byte >> shift & ROLE_MASK;
+	unsigned int shift = pid % PIDS_PER_BYTE * ROLE_BITS, old = get_word(children, pid);
 
 	if (old == word)
 		return;
@@ -36,6 +41,14 @@ bool children__set(struct children *children, uint32_t pid, enum target_role rol
 		return false;
 	set_word(children, pid, role + 1);
 	return true;
+}
+
+void children__again(struct children *children, uint32_t pid)
+{
+	unsigned int word = children->roles && pid < PIDS ? get_word(children, pid) : 0;
+
+	if (word)
+		children->cnt[word - 1]++;
 }
 
 void children__unset(struct children *children, uint32_t pid)

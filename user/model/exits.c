@@ -22,12 +22,23 @@ int exits__add(struct exits *exits, const struct rec_proc *record)
 	return 0;
 }
 
+bool exits__forget(struct exits *exits, __u32 pid)
+{
+	const uint64_t key = pid;
+	struct exit *exit = MAP_FIND(&exits->by_pid, struct exit, &key);
+
+	if (!exit || exit->record.event != PROC_EXIT)
+		return false;
+	exit->record.event = 0;
+	return true;
+}
+
 const struct rec_proc *exits__find(const struct exits *exits, __u32 pid)
 {
 	const uint64_t key = pid;
 	const struct exit *exit = MAP_FIND(&exits->by_pid, struct exit, &key);
 
-	return exit ? &exit->record : NULL;
+	return exit && exit->record.event == PROC_EXIT ? &exit->record : NULL;
 }
 
 void exits__free(struct exits *exits)
