@@ -75,11 +75,8 @@ struct lines;
 
 /* In summary_slowdown.c. Adds since when steps are longer, by how much, and why, if they are. 0 or -ENOMEM. */
 int summary__say_slowdown(const struct summary *summary, struct lines *lines);
-/*
- * Of a recording in which they are longer: "since step 5875, 21 s before the end: 29.2 ms, 37 % longer than before (21.2 ms): sleeping in
- * data, at train.py:67 load". malloc'ed; NULL: no memory.
- */
-char *summary__slowdown_text(const struct summary *summary);
+/* What takes the longer steps most of their time: "sleeping in data, at train.py:67 load", or ""; malloc'ed; NULL: no memory. */
+char *summary__slowdown_why(const struct summary *summary);
 
 /* In summary_workers.c. Adds what is said of DataLoaders that have workers, if there are some. */
 void summary__say_workers(const struct summary *summary, struct lines *lines);

@@ -21,8 +21,7 @@ const struct blame_group *summary__slowdown_group(const struct summary *summary)
 		       : NULL;
 }
 
-/* "sleeping in data, at train.py:67 load", or ""; malloc'ed. NULL: no memory. */
-static char *why(const struct summary *summary)
+char *summary__slowdown_why(const struct summary *summary)
 {
 	const struct blame_group *group = summary__slowdown_group(summary);
 	char *how, *place, *text = NULL;
@@ -41,34 +40,25 @@ static char *why(const struct summary *summary)
 	return text;
 }
 
-char *summary__slowdown_text(const struct summary *summary)
-{
-	const struct slowdown *slowdown = &summary->slowdown;
-	const struct step *steps = summary->track->steps, *last = &steps[summary->track->step_cnt - 1];
-	char ago[32], before[32], after[32], *cause = why(summary), *text = NULL;
-
-	if (cause &&
-	    asprintf(&text, "since step %" PRIu64 ", %s before the end: %s, %.0f %% longer than before (%s)%s%s",
-		     steps[slowdown->at].index,
-		     summary_words__duration(last->end_ns - steps[slowdown->at].start_ns, ago),
-		     summary_words__duration(slowdown->after_ns, after),
-		     100. * slowdown->after_ns / slowdown->before_ns - 100,
-		     summary_words__duration(slowdown->before_ns, before), *cause ? ": " : "", cause) < 0)
-		text = NULL;
-	free(cause);
-	return text;
-}
-
 int summary__say_slowdown(const struct summary *summary, struct lines *lines)
 {
-	char *text;
+	const struct slowdown *slowdown = &summary->slowdown;
+	const struct step *first, *last;
+	char ago[32], before[32], after[32], *why;
 
-	if (!summary->slowdown.at)
+	if (!slowdown->at)
 		return 0;
-	text = summary__slowdown_text(summary);
-	if (!text)
+	why = summary__slowdown_why(summary);
+	if (!why)
 		return -ENOMEM;
-	lines__add(lines, &(struct line_text){"Slower", LINE_HOT, 3, 0, 0}, "%s", text);
-	free(text);
+	first = &summary->track->steps[slowdown->at];
+	last = &summary->track->steps[summary->track->step_cnt - 1];
+	lines__add(lines, &(struct line_text){"Slower", LINE_HOT, 3, 0, 0},
+		   "since step %" PRIu64 ", %s before the end: %s, %.0f %% longer than before (%s)%s%s", first->index,
+		   summary_words__duration(last->end_ns - first->start_ns, ago),
+		   summary_words__duration(slowdown->after_ns, after),
+		   100. * slowdown->after_ns / slowdown->before_ns - 100,
+		   summary_words__duration(slowdown->before_ns, before), *why ? ": " : "", why);
+	free(why);
 	return 0;
 }

@@ -124,8 +124,8 @@ static char *verdict_of(struct job *job, const char *kind)
 	else if (stall && asprintf(&text, "stalled for %s: mostly %s", summary_words__duration(stall->ns, ns),
 				   stall->cause ? summary_words__cause(stall->cause) : "running") < 0)
 		text = NULL;
-	else if (!stall && summary.slowdown.at && !strcmp(kind, trigger_names[TRIGGER_SLOWER]))
-		text = summary__slowdown_text(&summary);
+	else if (!stall && !strcmp(kind, trigger_names[TRIGGER_SLOWER]) && summary__slowdown_group(&summary))
+		text = summary__slowdown_why(&summary);
 	else if (!stall)
 		text = summary_words__limit(&summary.of);
 	summary__release(&summary);
