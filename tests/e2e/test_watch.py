@@ -40,7 +40,7 @@ class Cold(Steps):
 class Watch:
     def __init__(self, bench, *options, **popen):
         self.state = bench.directory / "state"
-        self.process = bench.process(helpers.STEPFLAME, "watch", "--state", self.state, "--last", "5s", *options, **popen)
+        self.process = bench.process(helpers.STEPFLAME, "watch", "--state", self.state, "--last", "10s", *options, **popen)
         self.says("watches the training jobs")
 
     def says(self, pattern):

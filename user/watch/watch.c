@@ -204,6 +204,14 @@ static int look_for_events(struct watch *watch)
 	return err;
 }
 
+/* The ring keeps what tells of an event until that is kept, too. */
+static uint64_t kept_from(const struct watch *watch)
+{
+	const struct trigger_event *event = trigger__look(watch->trigger, watch->now_ns);
+
+	return event->seen && event->start_ns < watch->now_ns ? event->start_ns : watch->now_ns;
+}
+
 /* ---- from time to time ---- */
 
 /* A monitoring system that gets nothing for a while is no reason to end. */
@@ -401,7 +409,7 @@ static int watch_for_a_while(struct watch *watch, struct session_progress *progr
 
 	session__progress(watch->session, progress);
 	watch->now_ns = progress->now_ns;
-	err = err ?: recording_writer__tick(watch->ring, watch->now_ns) ?: look_for_jobs(watch) ?: look_for_events(watch);
+	err = err ?: recording_writer__tick(watch->ring, kept_from(watch)) ?: look_for_jobs(watch) ?: look_for_events(watch);
 	events__busy(&watch->events);
 	write_metrics(watch, progress);
 	return err ?: renew(watch, progress);
