@@ -16,7 +16,6 @@
 #include "user/model/stacks.h"
 
 #define MIB     (1024.0 * 1024)
-
 #define SOON_NS 10000000000ull /* torch looks for workers that have ended every 5 s */
 
 static char *name_of(const struct rec_target *target, enum target_role role)
@@ -130,22 +129,17 @@ static int describe(struct job *job, struct ending *ending)
 	return ending->name && ending->how && ending->why && ending->place ? 0 : -ENOMEM;
 }
 
-/* A trainer's workers are told to end when it does: they say nothing of their own. */
-static bool follows_trainer(const struct job *job, const struct ending *ending)
-{
-	const struct rec_proc *trainer = job__exit(job, ending->target->parent_pid);
-
-	return ending->role == ROLE_WORKER && WTERMSIG(ending->exit->exit_code) == SIGTERM && trainer;
-}
-
-/* A child may be killed by its parent, and nothing is wrong; but if that one soon ends badly itself, the child may be why. */
+/*
+ * A trainer's workers are told to end when it does. Another child may be killed by its parent, and nothing is wrong; but if that one soon
+ * ends badly itself, the child may be why.
+ */
 static bool is_no_news(const struct job *job, const struct ending *ending)
 {
 	const struct rec_proc *parent = job__exit(job, ending->target->parent_pid);
 	int signal = WTERMSIG(ending->exit->exit_code);
 
 	if (ending->role != ROLE_CHILD)
-		return follows_trainer(job, ending);
+		return ending->role == ROLE_WORKER && signal == SIGTERM && parent;
 	return !signal || signal == SIGTERM || signal == SIGINT || !parent || !parent->exit_code ||
 	       parent->time_ns < ending->exit->time_ns || parent->time_ns - ending->exit->time_ns > SOON_NS;
 }

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/analysis/pace.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "user/lib/compare.h"
 #include "user/lib/percentile.h"
 
 static uint64_t median(const uint64_t *values, size_t cnt)
 {
 	uint64_t sorted[PACE_SAMPLES > PACE_WINDOWS ? PACE_SAMPLES : PACE_WINDOWS];
 
-	memcpy(sorted, values, cnt * sizeof(*values));
-	qsort(sorted, cnt, sizeof(*sorted), compare__u64);
-	return sorted[percentile__index(cnt, 50)];
+	return percentile__of(values, cnt, 50, sorted);
 }
 
 static void keep(struct pace *pace, uint64_t duration_ns)

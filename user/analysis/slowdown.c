@@ -3,22 +3,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "user/lib/compare.h"
 #include "user/lib/percentile.h"
 
 static uint64_t duration_ns(const struct step *step)
 {
 	return step__ns(step) - step->phase_ns[PHASE_VALIDATION] - step->phase_ns[PHASE_CHECKPOINT];
-}
-
-/* The percentile of cnt > 0 values; `sorted` has room for them. */
-static uint64_t percentile(const uint64_t *values, size_t cnt, unsigned int percent, uint64_t *sorted)
-{
-	memcpy(sorted, values, cnt * sizeof(*values));
-	qsort(sorted, cnt, sizeof(*sorted), compare__u64);
-	return sorted[percentile__index(cnt, percent)];
 }
 
 /*
@@ -31,9 +21,9 @@ static size_t find_cut(const uint64_t *medians, size_t cnt, struct slowdown *out
 	size_t best = 0;
 
 	for (size_t i = SLOWDOWN_BLOCKS_MIN; i + SLOWDOWN_BLOCKS_MIN <= cnt; i++) {
-		uint64_t high_ns = percentile(medians, i, 95, sorted);
+		uint64_t high_ns = percentile__of(medians, i, 95, sorted);
 		uint64_t before_ns = sorted[percentile__index(i, 50)];
-		uint64_t low_ns = percentile(medians + i, cnt - i, 5, sorted);
+		uint64_t low_ns = percentile__of(medians + i, cnt - i, 5, sorted);
 		uint64_t after_ns = sorted[percentile__index(cnt - i, 50)];
 
 		if (low_ns <= high_ns || low_ns - high_ns <= best_ns ||
@@ -74,7 +64,7 @@ static int find_where(const uint64_t *ns, size_t cnt, struct slowdown *out)
 	if (!sorted)
 		return -ENOMEM;
 	for (size_t i = 0; i < blocks; i++)
-		medians[i] = percentile(ns + skipped + i * each, each, 50, sorted);
+		medians[i] = percentile__of(ns + skipped + i * each, each, 50, sorted);
 	free(sorted);
 	cut = find_cut(medians, blocks, out);
 	if (cut)

@@ -9,7 +9,6 @@
 
 #include "user/analysis/pace.h"
 #include "user/lib/array.h"
-#include "user/lib/compare.h"
 #include "user/lib/percentile.h"
 
 #define STALL_STEPS 10
@@ -86,9 +85,7 @@ static uint64_t median_ns(const struct watched *process)
 	uint64_t sorted[TRIGGER_STEPS];
 	size_t cnt = kept(process);
 
-	memcpy(sorted, process->ns, cnt * sizeof(*sorted));
-	qsort(sorted, cnt, sizeof(*sorted), compare__u64);
-	return cnt ? sorted[percentile__index(cnt, 50)] : 0;
+	return cnt ? percentile__of(process->ns, cnt, 50, sorted) : 0;
 }
 
 static bool is_far_beyond(uint64_t ns, uint64_t other_ns)

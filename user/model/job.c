@@ -304,10 +304,11 @@ static int job__add_boundary(struct job *job, const struct rec_hdr *record)
 static int job__add_proc(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_proc *proc = (const void *)record;
-	const struct rec_target *target = job__target(job, proc->pid);
 
 	/* The target has been told of before it began, and has taken the place of the one that ended. */
 	if (proc->event == PROC_FORK && exits__forget(&job->exits, proc->pid)) {
+		const struct rec_target *target = job__target(job, proc->pid);
+
 		if (target && target->role != ROLE_MAIN)
 			job->children.cnt[target->role]++;
 		children__again(&job->children, proc->pid);

@@ -27,9 +27,6 @@ double summary__steps_per_s(const struct summary *summary);
 /* What the process does since its last step, where it has made none for long and is not over; else NULL. */
 const struct outside_part *summary__stall(const struct summary *summary);
 
-/* In summary_slowdown.c. What makes most of the longer steps longer; NULL: there is no single cause. */
-const struct blame_group *summary__slowdown_group(const struct summary *summary);
-
 /* A row of the longest actions or operators. */
 struct summary_row {
 	const char *name, *kind; /* owned by the job; a static text, as in the JSON of other reports */
@@ -75,7 +72,9 @@ struct lines;
 
 /* In summary_slowdown.c. Adds since when steps are longer, by how much, and why, if they are. 0 or -ENOMEM. */
 int summary__say_slowdown(const struct summary *summary, struct lines *lines);
-/* What takes the longer steps most of their time: "sleeping in data, at train.py:67 load", or ""; malloc'ed; NULL: no memory. */
+/* What makes most of the longer steps longer; NULL: there is no single cause. */
+const struct blame_group *summary__slowdown_group(const struct summary *summary);
+/* That as text: "sleeping in data, at train.py:67 load", or ""; malloc'ed; NULL: no memory. */
 char *summary__slowdown_why(const struct summary *summary);
 
 /* In summary_workers.c. Adds what is said of DataLoaders that have workers, if there are some. */
