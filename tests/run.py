@@ -7,6 +7,8 @@ Runs tests, part by part, and says at the end what passed, what failed, and how 
     tests/run.py all                `make test-all`: everything
     tests/run.py PART... [-- ARGS]  these parts alone; ARGS go to pytest: tests/run.py live -- -k fork
 
+The gate runs its C and replay parts beside the live part, which leaves nearly half of two processors idle: at the lowest priority, so that they get what is left.
+
 What fails runs again at once, alone, up to twice. If it passes then, it is flaky: it does not fail the run, but its name is printed, and the log of
 its failure is kept in build/flaky/. With CI set, a skip that tests/e2e/skips.py does not allow fails the run.
 """
@@ -78,7 +80,7 @@ class C:
     def run_one(self, program):
         begin = time.monotonic()
         with tempfile.TemporaryFile("w+", errors="replace") as out:  # a pipe would wait for children that a failed test has left
-            process = subprocess.Popen([BUILD / "tests" / program], cwd=ROOT, env={**os.environ, **self.env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+            process = subprocess.Popen([BUILD / "tests" / program], cwd=ROOT, env={**os.environ, **self.env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out, process_group=0)
             try:
                 status, hangs = process.wait(HANGS_SECONDS), ""
             except subprocess.TimeoutExpired:
@@ -169,8 +171,9 @@ PARTS = {
     "lint": Script("make", "--no-print-directory", "lint-all"),
     "fuzz": Script("make", "--no-print-directory", "fuzz", "FUZZ_SECONDS=20"),
 }
+BESIDE = ["C", "replay"]  # the parts that the gate runs beside its last one
 RUNS = {
-    "gate": ["set-up", "build", "C", "replay", "live"],
+    "gate": ["set-up", "build", *BESIDE, "live"],
     "all": ["set-up", "build", "packages", "C-all", "replay-all", "e2e", "alone", "matrix", "vm", "fuzz", "lint"],
 }
 
@@ -182,12 +185,35 @@ def keep_log(name, time_of_it, reason):
     return path.relative_to(ROOT)
 
 
-def run_part(part, args):
+class Beside:
+    """Parts that run in a process of their own, at the lowest priority. Their output comes when they are done."""
+
+    def __init__(self, names):
+        self.out, self.results = tempfile.TemporaryFile("w+", errors="replace"), tempfile.NamedTemporaryFile("r", prefix="results-")
+        self.names = names
+        self.process = subprocess.Popen(["nice", "-n", "19", sys.executable, __file__, *names, "--results", self.results.name], stdout=self.out, stderr=self.out, stdin=subprocess.DEVNULL)
+
+    def wait(self):
+        self.process.wait()
+
+    def rows(self):
+        """What run_part found for each part, as of main's table, and the logs of those that are flaky."""
+        self.wait()
+        self.out.seek(0)
+        print(self.out.read(), flush=True)
+        text = self.results.read()
+        if not text:  # it was killed, or found no room
+            return [(name, {name: ("failed", "exit status %d: see above" % self.process.returncode)}, {}, 0) for name in self.names], {}
+        return json.loads(text)
+
+
+def run_part(part, args, before_again=lambda: None):
     """({name: (outcome, reason)}, {name: log} of those that are flaky)"""
     if not hasattr(part, "run"):
         return part(args), {}
     found = part.run(args=args) if args and isinstance(part, Pytest) else part.run()
     logs = {}
+    before_again()
     for again in range(1, AGAIN + 1):
         failed = [name for name, (outcome, _) in found.items() if outcome == "failed"]
         if not failed or "pytest" in failed:
@@ -217,18 +243,31 @@ def main():
     args = words[words.index("--") + 1 :] if "--" in words else []
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=[*RUNS, *PARTS], metavar="gate|all|PART", help="PART: " + ", ".join(PARTS))
-    chosen = parser.parse_args(words[: words.index("--")] if "--" in words else words).parts
+    parser.add_argument("--results", help=argparse.SUPPRESS)
+    chosen = parser.parse_args(words[: words.index("--")] if "--" in words else words)
     os.chdir(ROOT)
     os.environ.setdefault("STEPFLAME", str(BUILD / "stepflame"))
     check_room()
-    table, flaky = [], {}
-    for name in [part for choice in chosen for part in RUNS.get(choice, [choice])]:
+    names = [part for choice in chosen.parts for part in RUNS.get(choice, [choice])]
+    beside = BESIDE if chosen.parts == ["gate"] else []
+    table, flaky, side = [], {}, None
+    for name in names:
+        if name in beside:
+            continue
         if isinstance(PARTS[name], Pytest) and "STEPFLAME_PYTHON" not in os.environ:
             os.environ["STEPFLAME_PYTHON"] = subprocess.run(["tools/setup.sh", "python"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        if beside and name == names[-1]:
+            side = Beside(beside)
         begin = time.monotonic()
-        found, part_flaky = run_part(PARTS[name], args)
+        found, part_flaky = run_part(PARTS[name], args, side.wait if side else lambda: None)
         table.append((name, found, part_flaky, time.monotonic() - begin))
         flaky.update(part_flaky)
+    if side:
+        rows, side_flaky = side.rows()
+        table[-1:-1] = rows
+        flaky.update(side_flaky)
+    if chosen.results:
+        Path(chosen.results).write_text(json.dumps((table, flaky), default=str))
     every = [(name, *result) for _, found, _, _ in table for name, result in found.items()]
     failed = [name for name, outcome, _ in every if outcome == "failed"]
     unexpected = skips.unexpected(every) if os.environ.get("CI") else []

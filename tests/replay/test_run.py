@@ -161,3 +161,32 @@ def test_c(run, monkeypatch, capsys):
     program.write_text("#!/bin/sh\nkill -SEGV $$\n")
     assert main(run, monkeypatch, {"C": run.C()}) == 1
     assert "failed: unit/test_some::\n" in capsys.readouterr().out
+
+
+SIDE = """import json, sys
+if {dies}:
+    sys.exit(7)
+print("said beside")
+with open(sys.argv[-1], "w") as f:
+    json.dump([[["C", {{"unit/test_x::a": ["passed", ""]}}, {{"unit/test_x::a": "build/flaky/a.1.log"}}, 30]], {{"unit/test_x::a": "build/flaky/a.1.log"}}], f)
+"""
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_beside(run, monkeypatch, capfd, tmp_path, dies):
+    """What the gate runs beside its last part is in the table, before that one; if it ends without a result, the run fails."""
+    side = tmp_path / "side.py"
+    side.write_text(SIDE.format(dies=dies))
+    monkeypatch.setattr(run, "__file__", str(side))
+    monkeypatch.setattr(run, "BESIDE", ["C"])
+    monkeypatch.setitem(run.RUNS, "gate", ["C", "live"])
+    status = main(run, monkeypatch, {"live": Played({"b": "failed"}, {"b": "passed"})}, "gate")
+    out = capfd.readouterr().out
+    lines = [line.split() for line in out.splitlines()]
+    if dies:
+        assert status == 1 and "failed: C" in out
+        return
+    assert status == 0 and "said beside" in out and "2 passed, 0 failed, 0 skipped" in out
+    table = [line for line in lines if line[:1] in (["C"], ["live"])]
+    assert table == [["C", "1", "0", "0", "1", "0.5"], ["live", "1", "0", "0", "1", "0.0"]]
+    assert "flaky: unit/test_x::a (build/flaky/a.1.log)" in out and "flaky: b (" in out
