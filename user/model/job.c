@@ -24,6 +24,7 @@
 #include "user/model/io.h"
 #include "user/model/ops.h"
 #include "user/model/resources.h"
+#include "user/model/rests.h"
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
 #include "user/model/wait_chain.h"
@@ -52,6 +53,7 @@ struct job {
 	struct io io;
 	struct gpu gpu;
 	struct resources resources;
+	struct rests rests;
 	bool unrefined;          /* records came since samples__refine */
 	struct array boundaries; /* struct rec_step */
 	struct exits exits;
@@ -90,6 +92,7 @@ void job__free(struct job *job)
 	io__free(&job->io);
 	gpu__free(&job->gpu);
 	resources__free(&job->resources);
+	rests__free(&job->rests);
 	actions__free(&job->actions);
 	for (size_t i = 0; i < job->notes.cnt; i++)
 		free(((char **)job->notes.items)[i]);
@@ -331,6 +334,11 @@ static int job__add_resources(struct job *job, const struct rec_hdr *record)
 	return resources__add(&job->resources, record);
 }
 
+static int job__add_rest(struct job *job, const struct rec_hdr *record)
+{
+	return count_malformed(job, rests__add(&job->rests, (const void *)record));
+}
+
 /* Of what the reader unpacks, it passes on only what is not sound. */
 static int job__add_malformed(struct job *job, const struct rec_hdr *record)
 {
@@ -532,6 +540,11 @@ const struct rec_step *job__boundaries(const struct job *job, size_t *cnt)
 struct resources *job__resources(struct job *job)
 {
 	return &job->resources;
+}
+
+const struct rests *job__rests(const struct job *job)
+{
+	return &job->rests;
 }
 
 const struct rec_proc *job__exit(const struct job *job, uint32_t pid)
