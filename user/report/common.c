@@ -140,8 +140,8 @@ static void print_window(const struct job *job, FILE *out)
 	}
 	boundaries__count(job, &steps, &rule);
 	if (seen.rests)
-		snprintf(of, sizeof(of), " of %.4g s (in %" PRIu32 " parts, for --budget %g)", whole_s(job),
-			 seen.parts, seen.budget_micros / 1e4);
+		snprintf(of, sizeof(of), " of %.4g s (in %" PRIu32 " part%s, for --budget %g)", whole_s(job),
+			 seen.parts, seen.parts == 1 ? "" : "s", seen.budget_micros / 1e4);
 	text__paragraph(out, "window: %.4g s%s, %" PRIu64 " step%s ended (%s)", seen.ns / 1e9, of, steps,
 			steps == 1 ? "" : "s", common__step_rule(rule));
 }

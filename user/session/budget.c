@@ -11,10 +11,10 @@
 
 #define LOOK_NS       100000000ULL
 #define WINDOW_MIN_NS 1500000000ULL
-#define REST_MIN_NS   2000000000ULL  /* shorter rests are not worth the work of detaching and attaching */
+#define WINDOW_NS     (WINDOW_MIN_NS * 3 / 2) /* on average, at least */
 #define STEPS_MIN     3              /* in a window, */
 #define STEPS_MAX_NS  60000000000ULL /* unless they take longer than that */
-#define CREDIT_MAX_NS 10000000000ULL /* what a group earns beyond that is lost */
+#define CREDIT_MAX_NS 10000000000ULL /* what a group earns in longer than that, and has no use for, is lost */
 
 /* ---- what has been spent, and earned ---- */
 
@@ -34,20 +34,27 @@ void budget_account__open(struct budget_account *account, double uniform, uint64
 bool budget_account__is_spent(struct budget_account *account, double share, uint64_t now_ns)
 {
 	double debt_ns = account->spent_ns - earned_ns(account, share, now_ns);
+	double credit_ns = account->next_ns + share * CREDIT_MAX_NS;
 	uint64_t open_ns = now_ns - account->opened_ns;
 
-	if (-debt_ns > share * CREDIT_MAX_NS)
-		account->earns_from_ns = now_ns - (account->spent_ns / share + CREDIT_MAX_NS);
+	if (-debt_ns > credit_ns)
+		account->earns_from_ns = now_ns - (account->spent_ns + credit_ns) / share;
 	if (debt_ns <= 0 || open_ns < account->window_ns)
 		return false;
 	return !account->makes_steps || account->steps >= STEPS_MIN || open_ns >= STEPS_MAX_NS;
 }
 
+void budget_account__rest(struct budget_account *account, double share, uint64_t now_ns)
+{
+	double rate = (account->spent_ns - account->before_ns) / (now_ns - account->opened_ns);
+
+	account->next_ns = (rate > share ? rate : share) * WINDOW_NS;
+	account->opened_ns = 0;
+}
+
 bool budget_account__is_earned(const struct budget_account *account, double share, uint64_t now_ns)
 {
-	double window_ns = account->spent_ns - account->before_ns, least_ns = share * REST_MIN_NS;
-
-	return account->spent_ns + (window_ns > least_ns ? window_ns : least_ns) <= earned_ns(account, share, now_ns);
+	return account->spent_ns + account->next_ns <= earned_ns(account, share, now_ns);
 }
 
 /* ---- groups ---- */
@@ -125,7 +132,7 @@ static void rest(struct session *s, struct budget_group *group)
 		if (is_in(s->targets[i], group))
 			emit_rest(s, s->targets[i]);
 	targets__detach_group(s, group->number);
-	group->account.opened_ns = 0;
+	budget_account__rest(&group->account, s->options.budget, now);
 }
 
 static void end_rest(struct session *s, struct target *t)

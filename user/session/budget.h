@@ -22,7 +22,8 @@ struct target;
 struct budget_account {
 	uint64_t earns_from_ns; /* since then it has earned its share of the time */
 	double spent_ns;        /* since then, */
-	double before_ns;       /* and of that before this window or, in a rest, the last one */
+	double before_ns;       /* and of that before this window */
+	double next_ns;         /* what the next window is expected to take, and has to be earned before it */
 	uint64_t opened_ns;     /* when this window opened; 0: it rests */
 	uint64_t window_ns;     /* how long it is to last at least */
 	uint64_t steps;         /* that have ended in this window */
@@ -33,6 +34,8 @@ struct budget_account {
 void budget_account__open(struct budget_account *account, double uniform, uint64_t now_ns);
 /* Is the window to end now? share: of the time of a thread. */
 bool budget_account__is_spent(struct budget_account *account, double share, uint64_t now_ns);
+/* Ends the window. */
+void budget_account__rest(struct budget_account *account, double share, uint64_t now_ns);
 /* Is the rest over? */
 bool budget_account__is_earned(const struct budget_account *account, double share, uint64_t now_ns);
 
