@@ -542,9 +542,8 @@ struct file_val {
 	__u64 disk_reads; /* reads that went to the disk */
 	__u64 faults;     /* page faults of mapped files that went to the disk */
 	__u64 disk_bytes;
-	__u64 last_ns; /* time of the last use */
-	__u32 flags;   /* enum file_flag */
-	__u32 pad;
+	__u64 last_ns;    /* time of the last use */
+	__u32 flags, pad; /* flags: enum file_flag */
 };
 
 struct rec_file {

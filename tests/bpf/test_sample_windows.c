@@ -213,9 +213,8 @@ static void test_stale_spans(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_windows), TEST(test_open), TEST(test_close),
-		TEST(test_cut),     TEST(test_done), TEST(test_open_later),
-		TEST(test_rest),    TEST(test_stale_spans),
+		TEST(test_windows), TEST(test_open),       TEST(test_close), TEST(test_cut),
+		TEST(test_done),    TEST(test_open_later), TEST(test_rest),  TEST(test_stale_spans),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

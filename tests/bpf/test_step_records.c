@@ -287,9 +287,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(step_times),     TEST(accumulation_is_told), TEST(patience_is_not_seen), TEST(inference_behind),
-		TEST(threads),        TEST(threads_by_hand),      TEST(fetched_for_another),  TEST(lost_is_seen),
-		TEST(window_is_told), TEST(counted_anew),         TEST(rest),
+		TEST(step_times),
+		TEST(accumulation_is_told),
+		TEST(patience_is_not_seen),
+		TEST(inference_behind),
+		TEST(threads),
+		TEST(threads_by_hand),
+		TEST(fetched_for_another),
+		TEST(lost_is_seen),
+		TEST(window_is_told),
+		TEST(counted_anew),
+		TEST(rest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,9 +89,9 @@ GPU_UNKNOWN = 0xFFFFFFFF
 WINDOW_ENDS = ["open", "steps", "recording", "exit", "busy", "failed", "late"]
 
 
-def record(type_name, tail=b"", flags=0, **values):
+def record(type_name, tail=b"", header_flags=0, **values):
     """One of that type, with these fields, and what is behind them."""
-    return raw(NUMBERS[type_name], LAYOUTS[type_name].pack(**values) + tail, flags)
+    return raw(NUMBERS[type_name], LAYOUTS[type_name].pack(**values) + tail, header_flags)
 
 
 def raw(number, payload, flags=0):
@@ -283,7 +283,7 @@ def boundary(pid, tid, index, time_ns, phases=(), rule=1, serial=None, forward=0
     """The end of a step; phases: ns by enum phase; serial: as if the thread made boundaries by no other rule."""
     serial = (index + 1 if serial is None else serial) & 0xFFFFFFFF
     which = {"pid": pid, "tid": tid, "index": index, "rule": rule, "serial": serial}
-    return record("STEP", flags=flags, time_ns=time_ns, forward_ns=forward, phase_ns=phases, **which)
+    return record("STEP", header_flags=flags, time_ns=time_ns, forward_ns=forward, phase_ns=phases, **which)
 
 
 def rest(pid, count, before_ns, from_ns, to_ns=0, budget_micros=10000):

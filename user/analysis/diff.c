@@ -18,8 +18,8 @@
 #include "user/lib/compare.h"
 #include "user/lib/percentile.h"
 #include "user/model/job.h"
-#include "user/model/rests.h"
 #include "user/model/samples.h"
+#include "user/model/seen.h"
 
 const char *diff__section_name(enum diff_section section)
 {

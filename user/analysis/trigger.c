@@ -17,7 +17,7 @@
 /* A process that makes steps. */
 struct watched {
 	uint32_t pid;
-	bool told;                  /* that it stands still */
+	bool told; /* that it stands still */
 	bool rests;
 	uint64_t ns[TRIGGER_STEPS]; /* the last steps, each at its number modulo that */
 	uint64_t step_cnt;

@@ -27,7 +27,17 @@
 #define PER_HOUR     4
 #define PER_HOUR_MAX 1000
 
-enum { OPT_STATE = 0x100, OPT_LAST, OPT_RENEW, OPT_RING_SIZE, OPT_KEEP_SIZE, OPT_TRIGGER, OPT_QUIET, OPT_PER_HOUR, OPT_BUDGET };
+enum {
+	OPT_STATE = 0x100,
+	OPT_LAST,
+	OPT_RENEW,
+	OPT_RING_SIZE,
+	OPT_KEEP_SIZE,
+	OPT_TRIGGER,
+	OPT_QUIET,
+	OPT_PER_HOUR,
+	OPT_BUDGET
+};
 
 static const struct argp_option options[] = {
 	{"duration", 'd', "TIME", 0, "stop after TIME: 10s (or 10), 2m, 1h; default: never", 0},

@@ -9,8 +9,6 @@
 #include "include/resource_records.h"
 #include "user/lib/map.h"
 
-struct job;
-
 struct rests {
 	struct array all; /* struct rec_rest, in the order in which they began */
 	struct map last;  /* by pid: struct last_rest */
@@ -23,14 +21,5 @@ const struct rec_rest *rests__last(const struct rests *rests, uint32_t pid);
 /* How long a process rested between two times, as far as the recording has its events. */
 uint64_t rests__between(const struct rests *rests, uint32_t pid, uint64_t from_ns, uint64_t to_ns);
 void rests__free(struct rests *rests);
-
-/* What the whole recording has seen: of its main processes, the one that rested least. */
-struct seen {
-	uint64_t ns;            /* in which it was recorded */
-	uint32_t budget_micros; /* 0: no budget */
-	uint32_t rests, parts;  /* parts: windows between the rests */
-};
-
-struct seen job__seen(const struct job *job);
 
 #endif

@@ -11,7 +11,7 @@
 #include "user/lib/json.h"
 #include "user/model/boundaries.h"
 #include "user/model/labels.h"
-#include "user/model/rests.h"
+#include "user/model/seen.h"
 #include "user/report/csv.h"
 #include "user/report/rows.h"
 #include "user/report/text.h"

@@ -11,7 +11,7 @@
 
 #define LOOK_NS       100000000ULL
 #define WINDOW_MIN_NS 1500000000ULL
-#define WINDOW_NS     (WINDOW_MIN_NS * 3 / 2) /* on average, at least */
+#define WINDOW_NS     2250000000.0   /* on average, at least */
 #define STEPS_MIN     3              /* in a window, */
 #define STEPS_MAX_NS  60000000000ULL /* unless they take longer than that */
 #define CREDIT_MAX_NS 10000000000ULL /* what a group earns in longer than that, and has no use for, is lost */
@@ -27,7 +27,7 @@ void budget_account__open(struct budget_account *account, double uniform, uint64
 {
 	account->opened_ns = now_ns;
 	account->before_ns = account->spent_ns;
-	account->window_ns = WINDOW_MIN_NS * (1 + uniform);
+	account->window_ns = (uint64_t)(WINDOW_MIN_NS * (1 + uniform));
 	account->steps = 0;
 }
 

@@ -15,9 +15,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct session;
-struct target;
-
 /* What one group of processes has spent. */
 struct budget_account {
 	uint64_t earns_from_ns; /* since then it has earned its share of the time */
@@ -38,11 +35,5 @@ bool budget_account__is_spent(struct budget_account *account, double share, uint
 void budget_account__rest(struct budget_account *account, double share, uint64_t now_ns);
 /* Is the rest over? */
 bool budget_account__is_earned(const struct budget_account *account, double share, uint64_t now_ns);
-
-/* Call at each poll: looks what the processes have paid since the last look, and lets groups rest or wake. */
-void budget__tend(struct session *s);
-/* A child has been forked, or a process attached: it rests with its group. */
-void budget__join(struct session *s, struct target *t);
-void budget__free(struct session *s);
 
 #endif

@@ -18,7 +18,6 @@
 #include "stepflame.skel.h"
 #include "user/lib/capabilities.h"
 #include "user/lib/log.h"
-#include "user/session/budget.h"
 #include "user/session/programs.h"
 #include "user/session/state.h"
 

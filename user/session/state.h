@@ -68,7 +68,7 @@ struct target {
 	enum target_role role;
 	uint32_t group; /* processes that rest together */
 	struct target_rest rest;
-	uint64_t opened_ns; /* when its window opened first, with a budget: a rest moves what BPF knows of it */
+	uint64_t opened_ns;       /* when its window opened first, with a budget: a rest moves what BPF knows of it */
 	struct rank_id rank;      /* as it was when the session last looked */
 	uint64_t rank_delay_ns;   /* how long the session waits for its next look at the rank, */
 	uint64_t rank_look_at_ns; /* which is then */
@@ -271,6 +271,13 @@ void target__detach(struct session *s, struct target *t);
 void targets__detach_group(struct session *s, uint32_t group);
 /* Hands over all attachments, at the end. */
 void targets__detach(struct session *s, struct detachment *d);
+
+/* budget.c */
+/* Call at each poll: looks what the processes have paid since the last look, and lets groups rest or wake. */
+void budget__tend(struct session *s);
+/* A child has been forked, or a process attached: it rests with its group. */
+void budget__join(struct session *s, struct target *t);
+void budget__free(struct session *s);
 
 /* cost.c */
 /* What a process has paid since its fork: hits, samples and system calls. */

@@ -16,7 +16,6 @@
 #include "user/runtime/python/pythread.h"
 #include "user/runtime/torch/torch.h"
 #include "user/runtime/xla/jax.h"
-#include "user/session/budget.h"
 #include "user/session/programs.h"
 #include "user/session/state.h"
 
