@@ -21,9 +21,12 @@ struct seen job__seen(const struct job *job)
 	const struct rec_target *targets = job__targets(job, &cnt);
 
 	for (size_t i = 0; i < cnt && least_ns; i++) {
-		const struct rec_rest *last = rests__last(job__rests(job), targets[i].pid);
-		uint64_t ns = last ? rested_ns(last, window->end_ns) : 0;
+		const struct rec_rest *last = NULL;
+		uint64_t ns;
 
+		if (targets[i].role == ROLE_MAIN)
+			last = rests__last(job__rests(job), targets[i].pid);
+		ns = last ? rested_ns(last, window->end_ns) : 0;
 		if (targets[i].role != ROLE_MAIN || ns >= least_ns)
 			continue;
 		least_ns = ns;

@@ -123,6 +123,7 @@ static void rest(struct session *s, struct budget_group *group)
 {
 	uint64_t now = session__now_ns();
 
+	budget_account__rest(&group->account, s->options.budget, now); /* from now on, children join it in its rest */
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (is_in(s->targets[i], group))
 			begin_rest(s, s->targets[i], now);
@@ -132,7 +133,6 @@ static void rest(struct session *s, struct budget_group *group)
 		if (is_in(s->targets[i], group))
 			emit_rest(s, s->targets[i]);
 	targets__detach_group(s, group->number);
-	budget_account__rest(&group->account, s->options.budget, now);
 }
 
 static void end_rest(struct session *s, struct target *t)
