@@ -91,7 +91,7 @@ static void emit_rest(struct session *s, const struct target *t)
 		.before_ns = t->rest.before_ns,
 		.from_ns = t->rest.from_ns,
 		.to_ns = t->rest.to_ns,
-		.budget_micros = s->options.budget * 1e6,
+		.budget_micros = (uint32_t)(s->options.budget * 1e6 + 0.5),
 	};
 
 	session__emit(s, &rec.hdr);
