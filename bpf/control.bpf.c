@@ -34,6 +34,23 @@ int control(struct proc_command *command)
 		if (proc->window != WINDOW_DONE)
 			proc->window = WINDOW_CLOSED;
 		break;
+	case COMMAND_REST:
+		proc->forked_ns = 0;
+		if (proc->window == WINDOW_DONE)
+			break;
+		proc->window_end_ns = command->start_ns;
+		proc->window = WINDOW_RESTING;
+		break;
+	case COMMAND_WAKE:
+		if (proc->window != WINDOW_RESTING)
+			break;
+		proc->window_start_ns = command->start_ns;
+		proc->window_end_ns = 0;
+		proc->rests++;
+		/* Nobody knows which of the batches before it the steps in the rest have used. */
+		proc->steps.for_optimizer = proc->steps.for_backward = 0;
+		proc->window = WINDOW_OPEN;
+		break;
 	case COMMAND_OPERATORS:
 		proc->ops.slot = command->op_slot;
 		break;

@@ -68,7 +68,7 @@ static __always_inline void hit__end(const struct hit *h)
 /* Does BPF count events of this process? */
 static __always_inline bool hit__counts(const struct hit *h)
 {
-	return h->proc->window != WINDOW_CLOSED && h->proc->window != WINDOW_DONE;
+	return h->proc->window == WINDOW_OPEN || h->proc->window == WINDOW_WAITING;
 }
 
 #endif

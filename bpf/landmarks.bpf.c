@@ -110,6 +110,17 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 	}
 }
 
+/* The first event of a thread since its process had a rest. */
+static __always_inline void thread__begin_again(struct task_struct *task, const struct proc *proc)
+{
+	struct thread *t = thread__of(task);
+
+	if (!t || !thread__is_stale(t, proc))
+		return;
+	thread__forget(t);
+	t->rests = proc->rests;
+}
+
 SEC("uprobe.multi")
 int probe(struct pt_regs *ctx)
 {
@@ -117,8 +128,11 @@ int probe(struct pt_regs *ctx)
 
 	if (!hit__begin(ctx, &h))
 		return COOKIE_EVENT(h.cookie) == PROBE_TEST ? on_test(h.task) : 0;
-	if (hit__counts(&h))
+	if (hit__counts(&h)) {
+		if (h.proc->rests)
+			thread__begin_again(h.task, h.proc);
 		dispatch(ctx, h.cookie, h.task, h.proc, h.pid);
+	}
 	if (step_at[0])
 		step__user(h.task, h.proc, h.pid);
 	if (around_cnt)

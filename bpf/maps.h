@@ -116,7 +116,7 @@ struct thread {
 	u32 gap_sampled; /* the thread has a sample since gap_ns */
 	u32 sampled;     /* bit per span index: emit REC_AROUND when that span ends */
 	u32 around_kind, around_nested;
-	u32 pad;
+	u32 rests;  /* proc.rests at its last event */
 	u64 around; /* for struct rec_around, of the span that ended at this hit: name; 0: none */
 	u64 gap_ns; /* start of the candidate forward interval: last data, optimizer or backward end; 0: unknown */
 	u64 gap_child_ns;

@@ -126,10 +126,18 @@ static __always_inline u64 timer__file(struct task_struct *task)
 	return row ? row->name : 0;
 }
 
+/* What is known of the task's spans. NULL: nothing, or only from before a rest of its process. */
+static __always_inline struct thread *thread__seen(struct task_struct *task, const struct proc *proc)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
+
+	return t && !thread__is_stale(t, proc) ? t : NULL;
+}
+
 static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const struct proc *proc, u32 pid,
 					  struct task_struct *task, struct sample_scratch *scratch, u64 weight_ns)
 {
-	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
+	struct thread *t = thread__seen(task, proc);
 	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
 	bool in_kernel = !(ctx->regs.cs & 3);
 	u64 path = t ? path__of(&scratch->path, t) : 0;
@@ -198,7 +206,7 @@ static __always_inline void wait__fill(struct wait *w, struct task_struct *task,
 	w->walked = 0;
 	w->one_in = 1;
 	w->place = wait__place(w, user);
-	t = bpf_task_storage_get(&threads, task, NULL, 0);
+	t = thread__seen(task, proc);
 	if (t)
 		t->gap_sampled = 1; /* the wait's sample may come only after the forward around it has ended */
 	w->gil_sampled = w->cause == CAUSE_GIL && !(t && (t->depth || t->gap_ns));
@@ -305,7 +313,7 @@ static __always_inline bool wait__send(const struct proc *proc, u32 pid, struct 
 {
 	struct wait_part part = {.end_ns = now, .pid = pid, .tid = task_tid(task), .cause = cause};
 
-	return wait__emit(proc, bpf_task_storage_get(&threads, task, NULL, 0), w, sum, &part);
+	return wait__emit(proc, thread__seen(task, proc), w, sum, &part);
 }
 
 /*
@@ -335,7 +343,7 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 
 static __always_inline bool is_counted(const struct proc *proc)
 {
-	return window__is_open(proc) || proc->window == WINDOW_DONE;
+	return window__is_open(proc) || window__is_over(proc);
 }
 
 struct time_range {
@@ -380,9 +388,9 @@ static __always_inline void wait__end(struct task_struct *task, u32 visit, bool 
 		return;
 	pid = task_pid(task);
 	proc = bpf_map_lookup_elem(&procs, &pid);
-	if (!proc || (proc->window == WINDOW_DONE && visit != VISIT_CLOSE)) /* VISIT_CLOSE ends the wait */
+	if (!proc || (window__is_over(proc) && visit != VISIT_CLOSE && visit != VISIT_REST)) /* these end the wait */
 		return;
-	now = proc->window == WINDOW_DONE ? proc->window_end_ns : bpf_ktime_get_ns();
+	now = window__is_over(proc) ? proc->window_end_ns : bpf_ktime_get_ns();
 	/*
 	 * A switch and a visit may run at the same time: only one of them gets the wait, and a
 	 * thread that is running has none.
@@ -430,7 +438,7 @@ static __always_inline void wait__begin(struct task_struct *task, struct task_st
 	struct wait *w;
 	u64 start;
 
-	if (!proc || proc->window == WINDOW_DONE)
+	if (!proc || window__is_over(proc))
 		return;
 	start = bpf_ktime_get_ns();
 	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -469,7 +477,7 @@ static __attribute__((noinline)) int waits__flush(struct task_struct *task)
 
 	if (!w)
 		return 0;
-	now = proc->window == WINDOW_DONE ? proc->window_end_ns : bpf_ktime_get_ns();
+	now = window__is_over(proc) ? proc->window_end_ns : bpf_ktime_get_ns();
 	if (w->owed_cnt && task == bpf_get_current_task_btf())
 		walk_later__send(w, 0); /* waits of the exit itself, in which no Python runs */
 	w->stack = w->gil_stack;
@@ -546,14 +554,16 @@ int sample_threads(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
+	pid = task_pid(task);
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	if (thread_visit == VISIT_REST && (!proc || proc->window != WINDOW_RESTING))
+		return 0;
 	if (thread_visit != VISIT_OPEN) {
 		wait__end(task, thread_visit, false);
-		if (thread_visit == VISIT_CLOSE)
+		if (thread_visit != VISIT_CUT)
 			waits__flush(task);
 		return 0;
 	}
-	pid = task_pid(task);
-	proc = bpf_map_lookup_elem(&procs, &pid);
 	if (!proc || proc->window != WINDOW_OPEN || task->on_cpu)
 		return 0;
 	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);

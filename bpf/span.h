@@ -424,6 +424,12 @@ static __always_inline u64 entry_sp(const struct pt_regs *ctx, u64 frame)
 	return frame ? frame + 1 : ctx->sp;
 }
 
+/* Is what is known of the thread's spans from before a rest of its process? */
+static __always_inline bool thread__is_stale(const struct thread *t, const struct proc *proc)
+{
+	return t->rests != proc->rests;
+}
+
 /* The state of a thread, created at its first use. NULL (counted): no memory. */
 static __always_inline struct thread *thread__of(struct task_struct *task)
 {

@@ -30,7 +30,7 @@ static __always_inline void step__send(const struct thread *t, u32 pid, u32 rule
 		return;
 	}
 	rec->hdr.type = REC_STEP;
-	rec->hdr.flags = 0;
+	rec->hdr.flags = t->rests && !t->phases_from_ns ? REC_RESTED : 0;
 	rec->hdr.size = sizeof(*rec);
 	rec->time_ns = t->now_ns;
 	rec->index = index;
@@ -397,6 +397,25 @@ static __always_inline void step__user(struct task_struct *task, struct proc *pr
 		return;
 	t->step_ended = 0;
 	step__boundary(t, proc, pid, STEP_USER);
+}
+
+/*
+ * The ends of what was open on the thread may have come in a rest: forgets it, and what it did for
+ * the step in which the rest began.
+ */
+__weak __noinline int thread__forget(struct thread *t)
+{
+	if (!t)
+		return 0;
+	t->depth = t->framed = t->gap_depth = t->gap_sampled = t->sampled = t->updates = 0;
+	t->around = t->gap_ns = t->gap_child_ns = t->gap_apart_ns = t->gap_phase_ns = t->forward_ns = 0;
+	t->phase = t->gap_phase = t->evaluation = t->step_ended = 0;
+	t->phase_since_ns = t->phases_from_ns = 0;
+	t->backward &= ~BACKWARD_NEW;
+	t->data_seen &= DATA_EVER;
+	t->pass.loop = t->pass.fetching = t->pass.start_ns = t->pass.child_ns = 0;
+	t->pass.fetches = t->pass.depth = t->pass.empty = 0;
+	return 0;
 }
 
 #endif

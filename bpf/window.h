@@ -14,6 +14,12 @@ static __always_inline bool window__is_open(const struct proc *proc)
 	return proc->window == WINDOW_OPEN || (proc->window == WINDOW_CLOSED && proc->forked_ns);
 }
 
+/* Is it over, at proc->window_end_ns? */
+static __always_inline bool window__is_over(const struct proc *proc)
+{
+	return proc->window == WINDOW_DONE || proc->window == WINDOW_RESTING;
+}
+
 /* When the window opened. */
 static __always_inline u64 window__since(const struct proc *proc)
 {

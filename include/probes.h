@@ -286,13 +286,13 @@ struct proc_ops {
 
 /* One traced process. Key of its map: the pid as stepflame sees it. */
 struct proc {
-	struct py_process py; /* py.layout.minor == 0: not a Python, or one of unknown layout */
-	__u32 role;           /* enum target_role */
-	__u32 window;         /* enum proc_window */
-	__u32 ended;          /* nonzero: the process has ended, BPF counts no more */
-	__u32 step_epoch;     /* threads restart their boundary counts when it changes */
-	__u32 gpu_window;     /* CUPTI windows ended so far: the index of the next one */
-	__u32 pad;
+	struct py_process py;                 /* py.layout.minor == 0: not a Python, or one of unknown layout */
+	__u32 role;                           /* enum target_role */
+	__u32 window;                         /* enum proc_window */
+	__u32 ended;                          /* nonzero: the process has ended, BPF counts no more */
+	__u32 step_epoch;                     /* threads restart their boundary counts when it changes */
+	__u32 gpu_window;                     /* CUPTI windows ended so far: the index of the next one */
+	__u32 rests;                          /* that are over: threads forget their spans when one is */
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 forked_ns; /* fork time, if in its parent's window: BPF counts calls and samples since then; else 0 */
 	struct proc_cost cost;
@@ -317,6 +317,7 @@ enum proc_window {
 	WINDOW_OPEN,       /* BPF counts spans that begin after window_start_ns */
 	WINDOW_WAITING,    /* opens at the next step boundary */
 	WINDOW_DONE,       /* the requested steps are over: BPF ignores events */
+	WINDOW_RESTING,    /* --budget: the process has no probes for a while, and BPF ignores events */
 };
 
 /*
@@ -334,6 +335,7 @@ enum thread_visit {
 	VISIT_OPEN,  /* the window opens: a wait in progress starts now */
 	VISIT_CUT,   /* a wait in progress becomes a sample so far, and goes on */
 	VISIT_CLOSE, /* the window closes: a wait in progress becomes a sample */
+	VISIT_REST,  /* the same, in processes that rest */
 };
 
 enum proc_command_what {
@@ -341,6 +343,8 @@ enum proc_command_what {
 	COMMAND_FETCHES,   /* sets fetches */
 	COMMAND_OPEN,      /* opens the window at start_ns, or at the next boundary when `wait` */
 	COMMAND_CLOSE,     /* closes the window, unless it is done */
+	COMMAND_REST,      /* closes it at start_ns, unless it is done */
+	COMMAND_WAKE,      /* opens it again at start_ns */
 	COMMAND_OPERATORS, /* sets op_slot */
 	COMMAND_GPU,       /* sets gpu.emits to `wait` */
 	COMMAND_FORGET,    /* removes a process that has ended, but not a newer one that reuses its pid */

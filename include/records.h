@@ -64,6 +64,7 @@ enum rec_type {
 	REC_LIMITS,        /* user: what its cgroups limit */
 	REC_STEPS,         /* user: many REC_STEP, packed: user/recording/step_blocks.h. The reader unpacks them */
 	REC_SHORTAGE,      /* user: what was short when a process ended */
+	REC_REST,          /* user: a process is not recorded for a while, for --budget: cumulative by pid */
 	REC__COUNT,
 };
 
@@ -101,6 +102,7 @@ struct rec_hdr {
 enum rec_flag {
 	/* The last record of a row whose process has ended; a later one of this key begins at 0 again. */
 	REC_ENDED = 1,
+	REC_RESTED = 2, /* REC_STEP: its process has rested since the thread's boundary before: it ends no step */
 };
 
 struct rec_host {
@@ -122,8 +124,7 @@ struct rec_target {
 	__u32 nspid; /* in the process's own pid namespace */
 	__u32 role;  /* enum target_role */
 	__s32 rank;  /* as user/identity/rank.h finds it; -1: unknown */
-	__u32 parent_pid;
-	__u32 pad;
+	__u32 parent_pid, pad;
 	char python[16];
 	char torch[32];
 	char jax[16]; /* version of jaxlib; "?": unknown, "": no jaxlib */
@@ -541,9 +542,8 @@ struct file_val {
 	__u64 disk_reads; /* reads that went to the disk */
 	__u64 faults;     /* page faults of mapped files that went to the disk */
 	__u64 disk_bytes;
-	__u64 last_ns; /* time of the last use */
-	__u32 flags;   /* enum file_flag */
-	__u32 pad;
+	__u64 last_ns;    /* time of the last use */
+	__u32 flags, pad; /* flags: enum file_flag */
 };
 
 struct rec_file {

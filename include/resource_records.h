@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The records of what processes and their machine use, which user space makes of /proc: as in records.h. */
+/* The records of what processes and their machine use, of /proc, and of what they may pay: as in records.h. */
 #ifndef STEPFLAME_INCLUDE_RESOURCE_RECORDS_H
 #define STEPFLAME_INCLUDE_RESOURCE_RECORDS_H
 
@@ -58,6 +58,21 @@ struct rec_shortage {
 	__u64 cgroup_kills;              /* processes of its cgroup that the kernel killed for want of memory, */
 	__u64 machine_kills;             /* and of the machine, since the recording first saw it */
 	__u64 shm_bytes, shm_free_bytes; /* of /dev/shm, as it or its parent sees it */
+};
+
+/*
+ * The rests of a process: times without probes and samples, so that it pays no more than its budget.
+ * One record as it begins, and again when it is over.
+ */
+struct rec_rest {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 cnt;           /* rests so far, this one included; 0: only says what the budget is */
+	__u64 before_ns;     /* the sum of the rests before this one */
+	__u64 from_ns;       /* this one */
+	__u64 to_ns;         /* 0: it goes on */
+	__u32 budget_micros; /* what it may pay, in microseconds a second of a thread */
+	__u32 pad;
 };
 
 #endif

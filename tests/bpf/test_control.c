@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What user space orders of a process (bpf/control.bpf.c): that it be forgotten. */
+/* What user space orders of a process (bpf/control.bpf.c): that it be forgotten, and that it rest. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,11 +59,53 @@ static void what_runs_is_not(void **state)
 	native__reset();
 }
 
+/* The window closes and opens again; steps are numbered on, and batches of before the rest are forgotten. */
+static void what_rests_wakes(void **state)
+{
+	struct proc_command command = {.what = COMMAND_OPEN, .pid = 1, .start_ns = 10};
+	struct proc *proc;
+	u32 pid = 1, epoch;
+
+	native__reset();
+	add(pid, false);
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	assert_int_equal(control(&command), 0);
+	epoch = proc->step_epoch;
+	proc->steps.cnt = 7;
+	proc->steps.fetched = proc->steps.for_optimizer = proc->steps.for_backward = 3;
+	for (u32 i = 1; i <= 2; i++) {
+		command = (struct proc_command){.what = COMMAND_WAKE, .pid = 1, .start_ns = 1}; /* it does not rest */
+		assert_int_equal(control(&command), 0);
+		assert_int_equal(proc->rests, i - 1);
+		command = (struct proc_command){.what = COMMAND_REST, .pid = 1, .start_ns = 100 * i};
+		assert_int_equal(control(&command), 0);
+		assert_int_equal(proc->window, WINDOW_RESTING);
+		assert_int_equal(proc->window_end_ns, 100 * i);
+		command = (struct proc_command){.what = COMMAND_WAKE, .pid = 1, .start_ns = 150 * i};
+		assert_int_equal(control(&command), 0);
+		assert_int_equal(proc->window, WINDOW_OPEN);
+		assert_int_equal(proc->window_start_ns, 150 * i);
+		assert_int_equal(proc->window_end_ns, 0);
+		assert_int_equal(proc->rests, i);
+	}
+	assert_int_equal(proc->step_epoch, epoch);
+	assert_int_equal(proc->steps.cnt, 7);
+	assert_int_equal(proc->steps.fetched, 3);
+	assert_int_equal(proc->steps.for_optimizer + proc->steps.for_backward, 0);
+	/* the steps asked for are over */
+	proc->window = WINDOW_DONE;
+	command = (struct proc_command){.what = COMMAND_REST, .pid = 1, .start_ns = 900};
+	assert_int_equal(control(&command), 0);
+	assert_int_equal(proc->window, WINDOW_DONE);
+	native__reset();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_has_ended_is_forgotten),
 		cmocka_unit_test(what_runs_is_not),
+		cmocka_unit_test(what_rests_wakes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

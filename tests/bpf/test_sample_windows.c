@@ -156,13 +156,65 @@ static void test_open_later(void **state)
 	expect_counters(CNT__COUNT);
 }
 
+/* A wait in progress ends with the window of its process, and begins again with the next; nothing is seen in between. */
+static void test_rest(void **state)
+{
+	(void)state;
+	cpu.user = in_call(SYS_WAIT4, 0, 0, 0);
+	away();
+	wait_ns(THRESHOLD);
+	visit(VISIT_REST); /* of another process */
+	expect_no_more();
+	job__rest();
+	wait_ns(THRESHOLD / 2);
+	visit(VISIT_REST);
+	expect_wait(CAUSE_CHILD_WAIT, THRESHOLD, 1);
+	visit(VISIT_REST);
+	timer(USER_CS, USER_IP);
+	wait_ns(THRESHOLD);
+	back();
+	wait_for(2 * THRESHOLD, 2 * THRESHOLD);
+	away();
+	assert_int_equal(((struct wait *)bpf_task_storage_get(&waits, &job.task, NULL, 0))->since_ns, 0);
+	wait_ns(THRESHOLD);
+	visit(VISIT_CLOSE);
+	expect_no_more();
+	job__wake();
+	visit(VISIT_OPEN);
+	wait_ns(THRESHOLD);
+	sample_waking(&job.task);
+	back();
+	expect_wait(CAUSE_CHILD_WAIT, THRESHOLD, 1);
+	expect_no_more();
+	expect_counters(CNT__COUNT);
+}
+
+/* The spans of before a rest are around nothing after it. */
+static void test_stale_spans(void **state)
+{
+	const struct rec_sample *rec;
+
+	(void)state;
+	label__enter("before the rest", STACK, STACK);
+	job__rest();
+	job__wake();
+	timer(USER_CS, USER_IP);
+	rec = record(REC_SAMPLE, 0);
+	assert_non_null(rec);
+	assert_int_equal(rec->path, 0);
+	label__enter("after it", STACK + 8, STACK);
+	timer(USER_CS, USER_IP);
+	assert_true(((const struct rec_sample *)record(REC_SAMPLE, 1))->path != 0);
+	assert_int_equal(((struct thread *)bpf_task_storage_get(&threads, &job.task, NULL, 0))->depth, 1);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, samples_setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_windows), TEST(test_open), TEST(test_close),
-		TEST(test_cut),     TEST(test_done), TEST(test_open_later),
+		TEST(test_windows), TEST(test_open),       TEST(test_close), TEST(test_cut),
+		TEST(test_done),    TEST(test_open_later), TEST(test_rest),  TEST(test_stale_spans),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

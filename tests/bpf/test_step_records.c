@@ -240,13 +240,64 @@ static void test_counted_anew(void **state)
 		assert_int_equal(told(2)->phase_ns[p], 0);
 }
 
+/* A rest in the middle of a step: that one has no end, and the first boundary after it says so; numbers go on. */
+static void test_rest(void **state)
+{
+	u32 n = 0;
+
+	native__set_knob(&want_step_times, 1);
+	for (int i = 0; i < 3; i++) {
+		data();
+		backward(5, SP);
+		optimizer(OPTIMIZER_LABEL);
+	}
+	n = 5; /* two by worse rules */
+	assert_null(told(n));
+	data();
+	label__enter(OPTIMIZER_LABEL, SP, SP);
+	job__rest();
+	wait_ns(1000);
+	optimizer(OPTIMIZER_LABEL); /* no probe sees it, but a hit that was on its way */
+	assert_null(told(n));
+	job__wake();
+	wait_ns(20);
+	optimizer(OPTIMIZER_LABEL); /* of a batch before the rest */
+	assert_null(told(n));
+	for (int i = 0; i < 2; i++) {
+		data();
+		backward(5, SP);
+		optimizer(OPTIMIZER_LABEL);
+	}
+	for (u32 i = 0; i < n; i++)
+		assert_int_equal(told(i)->hdr.flags, 0);
+	assert_int_equal(told(n)->hdr.flags, REC_RESTED);
+	assert_int_equal(told(n)->index, told(n - 1)->index + 1);
+	assert_int_equal(told(n)->serial, told(n - 1)->serial + 1);
+	for (u32 p = 0; p < PHASE__COUNT; p++)
+		assert_int_equal(told(n)->phase_ns[p], 0);
+	assert_int_equal(told(n + 1)->hdr.flags, 0);
+	expect_told(n + 1, &job.task, STEP_LOADER_OPTIMIZER, 5, told(n)->serial + 1);
+	assert_null(told(n + 2));
+	assert_int_equal(job.proc->steps.cnt, 5);
+	assert_int_equal(counter(CNT_DROPPED_INNER), 0); /* it is not lost, but not seen */
+	assert_int_equal(counter(CNT_SPAN_REUSED), 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(step_times),     TEST(accumulation_is_told), TEST(patience_is_not_seen), TEST(inference_behind),
-		TEST(threads),        TEST(threads_by_hand),      TEST(fetched_for_another),  TEST(lost_is_seen),
-		TEST(window_is_told), TEST(counted_anew),
+		TEST(step_times),
+		TEST(accumulation_is_told),
+		TEST(patience_is_not_seen),
+		TEST(inference_behind),
+		TEST(threads),
+		TEST(threads_by_hand),
+		TEST(fetched_for_another),
+		TEST(lost_is_seen),
+		TEST(window_is_told),
+		TEST(counted_anew),
+		TEST(rest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,14 +89,14 @@ GPU_UNKNOWN = 0xFFFFFFFF
 WINDOW_ENDS = ["open", "steps", "recording", "exit", "busy", "failed", "late"]
 
 
-def record(type_name, tail=b"", **values):
+def record(type_name, tail=b"", header_flags=0, **values):
     """One of that type, with these fields, and what is behind them."""
-    return raw(NUMBERS[type_name], LAYOUTS[type_name].pack(**values) + tail)
+    return raw(NUMBERS[type_name], LAYOUTS[type_name].pack(**values) + tail, header_flags)
 
 
-def raw(number, payload):
+def raw(number, payload, flags=0):
     payload += b"\0" * (-len(payload) % 8)
-    return struct.pack("=HHI", number, 0, 8 + len(payload)) + payload
+    return struct.pack("=HHI", number, flags, 8 + len(payload)) + payload
 
 
 def host(version="0.1.0", hostname="host", kernel="6.12.0", cpus=2, monotonic_ns=1, realtime_ns=2):
@@ -276,11 +276,19 @@ def calls(pid, code_id, path_id, call_cnt, primitive_calls, self_ns, total_ns):
     return record("CALLS", pid=pid, code=code_id, path=path_id, **figures)
 
 
-def boundary(pid, tid, index, time_ns, phases=(), rule=1, serial=None, forward=0):
+RESTED = 2  # enum rec_flag
+
+
+def boundary(pid, tid, index, time_ns, phases=(), rule=1, serial=None, forward=0, flags=0):
     """The end of a step; phases: ns by enum phase; serial: as if the thread made boundaries by no other rule."""
     serial = (index + 1 if serial is None else serial) & 0xFFFFFFFF
     which = {"pid": pid, "tid": tid, "index": index, "rule": rule, "serial": serial}
-    return record("STEP", time_ns=time_ns, forward_ns=forward, phase_ns=phases, **which)
+    return record("STEP", header_flags=flags, time_ns=time_ns, forward_ns=forward, phase_ns=phases, **which)
+
+
+def rest(pid, count, before_ns, from_ns, to_ns=0, budget_micros=10000):
+    """The count-th rest of a process; before_ns: how long the others were together."""
+    return record("REST", pid=pid, cnt=count, before_ns=before_ns, from_ns=from_ns, to_ns=to_ns, budget_micros=budget_micros)
 
 
 def syscall(pid, number, call_cnt, errors=0, total_ns=0, size=0, unfinished=0):

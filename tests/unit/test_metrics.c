@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "include/resource_records.h"
 #include "user/watch/metrics.h"
 
 #define S 1000000000ull
@@ -92,6 +93,28 @@ static void test_rank(void **state)
 	assert_non_null(strstr(text, "\nstepflame_step_duration_seconds_bucket{job=\"run\",rank=\"3\",le=\"1\"} 1\n"));
 }
 
+/* How long it rested for its budget: those rests that are over, and the one that goes on. */
+static void test_rests(void **state)
+{
+	struct rec_rest rest = {.hdr = {.type = REC_REST, .size = sizeof(rest)}, .pid = 10};
+
+	assert_int_equal(steps_of("3", 10 * S), 2);
+	assert_null(strstr(text, "stepflame_rested_seconds_total")); /* it has no budget */
+	assert_int_equal(metrics__add(&metrics, &rest.hdr, S), 0);
+	assert_int_equal(steps_of("3", 10 * S), 2);
+	assert_non_null(strstr(text, "\nstepflame_rested_seconds_total{job=\"run\",rank=\"3\"} 0.000\n"));
+	rest.cnt = 2;
+	rest.before_ns = 3 * S;
+	rest.from_ns = 8 * S;
+	assert_int_equal(metrics__add(&metrics, &rest.hdr, S), 0);
+	assert_int_equal(steps_of("3", 10 * S), 2);
+	assert_non_null(strstr(text, "\nstepflame_rested_seconds_total{job=\"run\",rank=\"3\"} 5.000\n"));
+	rest.to_ns = 9 * S;
+	assert_int_equal(metrics__add(&metrics, &rest.hdr, S), 0);
+	assert_int_equal(steps_of("3", 10 * S), 2);
+	assert_non_null(strstr(text, "\nstepflame_rested_seconds_total{job=\"run\",rank=\"3\"} 4.000\n"));
+}
+
 /* Two that run say that they are the same rank; one of them is started again; and a pid is used again. */
 static void test_same_labels(void **state)
 {
@@ -112,7 +135,8 @@ static void test_same_labels(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rank), cmocka_unit_test(test_same_labels)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rank), cmocka_unit_test(test_rests),
+					   cmocka_unit_test(test_same_labels)};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "include/resource_records.h"
 #include "user/analysis/trigger.h"
 
 #define MS  1000000ull
@@ -63,6 +64,16 @@ static void steps(int cnt, uint64_t ms)
 {
 	for (int i = 0; i < cnt; i++)
 		step(ms);
+}
+
+/* The process rests, from now on or, if it has `rested_ms`, until now. */
+static void rest(uint64_t rested_ms)
+{
+	struct rec_rest rest = {.hdr = {.type = REC_REST, .size = sizeof(rest)}, .pid = pid, .cnt = 1};
+
+	rest.from_ns = now_ns - rested_ms * MS;
+	rest.to_ns = rested_ms ? now_ns : 0;
+	assert_int_equal(trigger__add(trigger, &rest.hdr, now_ns), 0);
 }
 
 static void snapshot(uint64_t calls)
@@ -192,6 +203,22 @@ static void test_stall(void **state)
 	assert_false(look()->seen);
 	now_ns += 1;
 	assert_true(look()->seen);
+}
+
+/* Nobody knows what it does in a rest; afterwards the time counts from there. */
+static void test_rest(void **state)
+{
+	(void)state;
+	start(stall);
+	steps(20, 1000);
+	rest(0);
+	now_ns += 3600 * S;
+	assert_false(look()->seen);
+	rest(3600 * 1000);
+	now_ns += 59 * S;
+	assert_false(look()->seen);
+	now_ns += 2 * S;
+	assert_int_equal(look()->kind, TRIGGER_STALL);
 }
 
 /* Actions that end, as in validation, are no stall. */
@@ -417,6 +444,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_validation_is_not_slow, tear_down),
 		cmocka_unit_test_teardown(test_validation_before_another_boundary, tear_down),
 		cmocka_unit_test_teardown(test_stall, tear_down),
+		cmocka_unit_test_teardown(test_rest, tear_down),
 		cmocka_unit_test_teardown(test_active, tear_down),
 		cmocka_unit_test_teardown(test_ended, tear_down),
 		cmocka_unit_test_teardown(test_before, tear_down),

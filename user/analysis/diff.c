@@ -19,6 +19,7 @@
 #include "user/lib/percentile.h"
 #include "user/model/job.h"
 #include "user/model/samples.h"
+#include "user/model/seen.h"
 
 const char *diff__section_name(enum diff_section section)
 {
@@ -204,7 +205,6 @@ static void diff__add_functions(struct diff_maker *m)
 
 static void describe_side(struct job *job, const struct steps *steps, struct diff_side *side)
 {
-	const struct rec_window *window = job__window(job);
 	size_t cnt;
 	const struct step_track *tracks = steps__tracks(steps, &cnt);
 	const struct samples *samples = job__samples(job);
@@ -214,7 +214,7 @@ static void describe_side(struct job *job, const struct steps *steps, struct dif
 		side->steps += tracks[i].step_cnt;
 		side->rule = tracks[i].rule;
 	}
-	side->window_s = (window->end_ns - window->start_ns) / 1e9;
+	side->window_s = job__seen(job).ns / 1e9;
 	side->sampled = samples && samples__cnt(samples);
 }
 

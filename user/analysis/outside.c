@@ -6,6 +6,7 @@
 
 #include "user/analysis/hotspots.h"
 #include "user/lib/saturating.h"
+#include "user/model/rests.h"
 
 enum { IN_STEPS = OUTSIDE__COUNT, SLOTS };
 
@@ -94,6 +95,12 @@ static int find_outside(struct outside_search *f, struct job *job)
 	return err;
 }
 
+/* Between two times, without the rests of the process. */
+static uint64_t recorded_ns(const struct job *job, uint32_t pid, uint64_t from_ns, uint64_t to_ns)
+{
+	return to_ns - from_ns - rests__between(job__rests(job), pid, from_ns, to_ns);
+}
+
 int outside__find(struct job *job, const struct step_track *track, struct outside *outside)
 {
 	const struct rec_window *window = job__window(job);
@@ -103,9 +110,9 @@ int outside__find(struct job *job, const struct step_track *track, struct outsid
 
 	*outside = (struct outside){0};
 	if (from_ns && first_ns > from_ns)
-		outside->parts[OUTSIDE_BEFORE].ns = first_ns - from_ns;
+		outside->parts[OUTSIDE_BEFORE].ns = recorded_ns(job, track->pid, from_ns, first_ns);
 	if (window->end_ns > last_ns)
-		outside->parts[OUTSIDE_AFTER].ns = window->end_ns - last_ns;
+		outside->parts[OUTSIDE_AFTER].ns = recorded_ns(job, track->pid, last_ns, window->end_ns);
 	return find_outside(&f, job);
 }
 
@@ -116,7 +123,7 @@ int outside__all(struct job *job, uint32_t pid, struct outside_part *part)
 	struct outside_search f = {.pid = pid, .tid = pid, .outside = &outside};
 	int err;
 
-	outside.parts[OUTSIDE_BEFORE].ns = end_ns > from_ns ? end_ns - from_ns : 0;
+	outside.parts[OUTSIDE_BEFORE].ns = end_ns > from_ns ? recorded_ns(job, pid, from_ns, end_ns) : 0;
 	err = find_outside(&f, job);
 	*part = outside.parts[OUTSIDE_BEFORE];
 	return err;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "include/resource_records.h"
 #include "user/analysis/pace.h"
 #include "user/lib/array.h"
 #include "user/lib/percentile.h"
@@ -16,7 +17,8 @@
 /* A process that makes steps. */
 struct watched {
 	uint32_t pid;
-	bool told;                  /* that it stands still */
+	bool told; /* that it stands still */
+	bool rests;
 	uint64_t ns[TRIGGER_STEPS]; /* the last steps, each at its number modulo that */
 	uint64_t step_cnt;
 	uint64_t active_ns;           /* when it last ended a step, an action or a label */
@@ -202,9 +204,18 @@ static int end_process(struct trigger *trigger, struct watched *process, const s
 	return err;
 }
 
+/* What it does in a rest is not seen. */
+static void set_rest(struct watched *process, const struct rec_rest *rest)
+{
+	process->rests = rest->cnt && !rest->to_ns;
+	if (rest->to_ns > process->active_ns)
+		process->active_ns = rest->to_ns;
+}
+
 int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t now_ns)
 {
 	const struct rec_proc *proc = (const void *)record;
+	const struct rec_rest *rest = (const void *)record;
 	const struct rec_agg *agg = (const void *)record;
 	struct watched *process;
 
@@ -212,6 +223,8 @@ int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t
 		end_snapshot(trigger, now_ns);
 	else if (record->type == REC_STEP)
 		return add_step(trigger, (const void *)record);
+	else if (record->type == REC_REST && (process = find(trigger, rest->pid)))
+		set_rest(process, rest);
 	else if (record->type == REC_AGG && (process = find(trigger, agg->key.pid)))
 		process->calls += agg->val.calls;
 	else if (record->type == REC_PROC && proc->event == PROC_EXIT && (process = find(trigger, proc->pid)))
@@ -228,7 +241,7 @@ const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_
 		uint64_t still_ns = now_ns > all[i].active_ns ? now_ns - all[i].active_ns : 0;
 		uint64_t given_ns = trigger->options.ns[TRIGGER_STALL];
 
-		if (all[i].told || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
+		if (all[i].told || all[i].rests || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
 			continue;
 		if (given_ns || still_ns > STALL_STEPS * median_ns(&all[i])) /* without memory: at the next look */
 			add_event(trigger, TRIGGER_STALL, &all[i],

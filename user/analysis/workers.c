@@ -21,6 +21,7 @@
 #include "user/lib/saturating.h"
 #include "user/model/by_thread.h"
 #include "user/model/processes.h"
+#include "user/model/rests.h"
 #include "user/model/stacks.h"
 
 #define WORKER_COMM  "pt_data_worker"         /* in newer torch */
@@ -439,7 +440,8 @@ static void measure_main(const struct workers *w, struct loader *loader)
 {
 	size_t cnt;
 	const struct job_action *actions = job__actions(w->job, &cnt);
-	uint64_t window_ns = job__window(w->job)->end_ns - job__events_from(w->job);
+	uint64_t from_ns = job__events_from(w->job), end_ns = job__window(w->job)->end_ns;
+	uint64_t window_ns = end_ns - from_ns - rests__between(job__rests(w->job), loader->pid, from_ns, end_ns);
 
 	if (loader->of_cnt > 1) {
 		/* Its share of the process's total. */

@@ -53,6 +53,7 @@ enum {
 	OPT_MAX_SIZE,
 	OPT_LAST,
 	OPT_UNTIL,
+	OPT_BUDGET,
 	OPT_USER,
 };
 
@@ -80,6 +81,7 @@ static const struct argp_option options[] = {
 	 "backward, forward",
 	 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 99; 0: neither)", 0},
+	{"budget", OPT_BUDGET, "PERCENT", 0, BUDGET_HELP, 0},
 	{"syscalls", OPT_SYSCALLS, NULL, 0,
 	 "count system calls, files and the messages of DataLoaders, for report --io; while it records, each system "
 	 "call of every process of this host takes 0.1 to 0.2 us longer, and those of the job 0.4 us",
@@ -194,6 +196,13 @@ static void settle_or_die(struct argp_state *state, struct record_args *args)
 				    (args->session.gpu == SESSION_GPU_CUPTI || args->session.gpu == SESSION_GPU_AUTO);
 	if (args->session.schedule[OP_ACTIVE] && !args->session.gpu_windows)
 		args->session.ops = true;
+	if (args->session.budget && (args->session.steps || args->session.schedule[OP_ACTIVE]))
+		argp_error(state, "--budget chooses the windows itself: leave out --steps and --schedule");
+	if (args->session.budget && (args->session.ops || args->session.exact || args->session.syscalls ||
+				     args->session.gpu == SESSION_GPU_UPROBE ||
+				     args->session.gpu == SESSION_GPU_CUPTI || args->session.gpu == SESSION_GPU_AUTO))
+		argp_error(state,
+			   "--budget is for landmarks and samples: leave out --ops, --exact, --syscalls and --gpu");
 	args->session.step_times = until__given(&args->until);
 	args->session.snapshot_ns = until__snapshot_ns(&args->until, args->last_ns);
 	if (args->session.ops && args->session.steps) {
@@ -247,6 +256,9 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_UNTIL:
 		until__option(state, &args->until, "--until", arg);
+		return 0;
+	case OPT_BUDGET:
+		args->session.budget = session_args__budget(state, arg);
 		return 0;
 	case OPT_STEPS:
 		args->session.steps = strtoull(arg, &end, 10);

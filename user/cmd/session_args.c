@@ -57,6 +57,18 @@ void session_args__action(struct argp_state *state, struct session_options *opti
 	actions[options->action_cnt++] = text;
 }
 
+#define BUDGET_MIN 0.01 /* percent */
+
+double session_args__budget(struct argp_state *state, const char *text)
+{
+	char *end;
+	double percent = strtod(text, &end);
+
+	if (end == text || (strcmp(end, "%") && *end) || !(percent >= BUDGET_MIN && percent <= 100))
+		argp_error(state, "--budget wants %g to 100 percent, not '%s'", BUDGET_MIN, text);
+	return percent / 100;
+}
+
 uint32_t session_args__frequency(struct argp_state *state, const char *text)
 {
 	char *end;

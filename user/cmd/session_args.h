@@ -7,7 +7,11 @@
 
 #include "user/session/session.h"
 
-#define ACTIONS_MAX   63
+#define ACTIONS_MAX 63
+
+#define BUDGET_HELP                                                                                              \
+	"let each process pay at most PERCENT of its time, such as 0.5: one that would pay more is recorded in " \
+	"windows of some seconds, and has no probes and no samples in between (default: any)"
 
 #define FREQUENCY     99 /* not a round number, so that samples do not fall in step with periodic work */
 #define FREQUENCY_MAX 10000
@@ -19,6 +23,8 @@ uint64_t session_args__size(struct argp_state *state, const char *text);
 /* Adds one --action to actions, which has room for ACTIONS_MAX and is options->actions. */
 void session_args__action(struct argp_state *state, struct session_options *options, const char **actions,
 			  const char *text);
+/* Parses "1" or "0.5%" of --budget. Returns a share, above 0. */
+double session_args__budget(struct argp_state *state, const char *text);
 uint32_t session_args__frequency(struct argp_state *state, const char *text);
 enum session_gpu session_args__gpu(struct argp_state *state, const char *text);
 enum session_children session_args__children(struct argp_state *state, const char *text);

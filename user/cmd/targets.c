@@ -192,7 +192,7 @@ int targets__attach(const struct targets *targets, struct session *session)
 	for (size_t i = 0; i < targets->pids.cnt; i++) {
 		bool others = left_out + 1 < targets->pids.cnt;
 		bool may_end = (targets->job || targets->all) && others;
-		int err = session__attach(session, targets->pids.pid[i], may_end);
+		int err = session__attach(session, targets->pids.pid[i], 0, may_end);
 
 		if (err && (!others || !is_of_process(err)))
 			return err;

@@ -27,7 +27,17 @@
 #define PER_HOUR     4
 #define PER_HOUR_MAX 1000
 
-enum { OPT_STATE = 0x100, OPT_LAST, OPT_RENEW, OPT_RING_SIZE, OPT_KEEP_SIZE, OPT_TRIGGER, OPT_QUIET, OPT_PER_HOUR };
+enum {
+	OPT_STATE = 0x100,
+	OPT_LAST,
+	OPT_RENEW,
+	OPT_RING_SIZE,
+	OPT_KEEP_SIZE,
+	OPT_TRIGGER,
+	OPT_QUIET,
+	OPT_PER_HOUR,
+	OPT_BUDGET
+};
 
 static const struct argp_option options[] = {
 	{"duration", 'd', "TIME", 0, "stop after TIME: 10s (or 10), 2m, 1h; default: never", 0},
@@ -41,6 +51,7 @@ static const struct argp_option options[] = {
 	 "keep what leads to this, as record --until describes it; may be given several times (default: all four)", 0},
 	{"quiet", OPT_QUIET, "TIME", 0, "after an event of a job, keep no other of it for TIME (default 30m)", 0},
 	{"per-hour", OPT_PER_HOUR, "N", 0, "keep at most N events an hour (default 4)", 0},
+	{"budget", OPT_BUDGET, "PERCENT", 0, BUDGET_HELP, 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 19; 0: neither)", 0},
 	{"json", 'j', NULL, 0, "status: print one JSON object", 0},
 	{0},
@@ -108,6 +119,9 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 		watch->per_hour = strtoul(arg, &end, 10);
 		if (*end || *arg == '-' || !watch->per_hour || watch->per_hour > PER_HOUR_MAX)
 			argp_error(state, "--per-hour wants 1 to %d, not '%s'", PER_HOUR_MAX, arg);
+		return 0;
+	case OPT_BUDGET:
+		watch->session.budget = session_args__budget(state, arg);
 		return 0;
 	case 'F':
 		watch->session.frequency = session_args__frequency(state, arg);

@@ -137,6 +137,15 @@ static size_t next_by_rule(const struct boundary_track *track, size_t at)
 	return at;
 }
 
+/* Has the process rested between two boundaries of the track? */
+static bool has_rest(const struct boundary_track *track, size_t from, size_t to)
+{
+	while (++from <= to)
+		if (track->all[from]->hdr.flags & REC_RESTED)
+			return true;
+	return false;
+}
+
 /*
  * Whether no boundary is missing between two boundaries by the rule, and they delimit a single
  * step.
@@ -145,7 +154,8 @@ static bool is_whole(const struct boundaries *boundaries, const struct boundary_
 {
 	const struct rec_step *a = track->all[from], *b = track->all[to];
 
-	if (b->index != a->index + 1 || b->serial - a->serial != to - from || b->time_ns <= a->time_ns)
+	if (b->index != a->index + 1 || b->serial - a->serial != to - from || b->time_ns <= a->time_ns ||
+	    has_rest(track, from, to))
 		return false;
 	return track->rule != STEP_LOADER || !has_backward(boundaries, a, b);
 }
@@ -171,6 +181,8 @@ static void count_lost(struct boundary_track *track)
 
 		to = next_by_rule(track, from + 1);
 		b = to < track->cnt ? track->all[to] : NULL;
+		if (b && has_rest(track, from, to))
+			continue; /* it did not end the step that began before the rest */
 		if (b && b->index > a->index + 1)
 			track->lost = saturating__add(track->lost, b->index - a->index - 1);
 		else if (b && b->index == a->index + 1 && b->serial - a->serial != to - from)

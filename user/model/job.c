@@ -24,6 +24,7 @@
 #include "user/model/io.h"
 #include "user/model/ops.h"
 #include "user/model/resources.h"
+#include "user/model/rests.h"
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
 #include "user/model/wait_chain.h"
@@ -52,6 +53,7 @@ struct job {
 	struct io io;
 	struct gpu gpu;
 	struct resources resources;
+	struct rests rests;
 	bool unrefined;          /* records came since samples__refine */
 	struct array boundaries; /* struct rec_step */
 	struct exits exits;
@@ -90,6 +92,7 @@ void job__free(struct job *job)
 	io__free(&job->io);
 	gpu__free(&job->gpu);
 	resources__free(&job->resources);
+	rests__free(&job->rests);
 	actions__free(&job->actions);
 	for (size_t i = 0; i < job->notes.cnt; i++)
 		free(((char **)job->notes.items)[i]);
@@ -116,6 +119,15 @@ void job__free(struct job *job)
 		utf8__copy((field), sizeof(raw), raw, sizeof(raw)); \
 	} while (0)
 
+/* Counts an invalid record (-EINVAL) and returns 0 for it. */
+static int count_malformed(struct job *job, int err)
+{
+	if (err != -EINVAL)
+		return err;
+	job->malformed++;
+	return 0;
+}
+
 static int job__add_host(struct job *job, const struct rec_hdr *record)
 {
 	struct rec_host *host = array__add(&job->hosts, sizeof(*host));
@@ -137,10 +149,8 @@ static int job__add_target(struct job *job, const struct rec_hdr *record)
 	struct rec_target *target;
 	uint32_t number;
 
-	if (new->role > ROLE_WORKER) {
-		job->malformed++;
-		return 0;
-	}
+	if (new->role > ROLE_WORKER)
+		return count_malformed(job, -EINVAL);
 	if (new->role != ROLE_MAIN && !job__target(job, new->pid) && children__set(&job->children, new->pid, new->role))
 		return 0;
 	children__unset(&job->children, new->pid);
@@ -169,10 +179,8 @@ static int job__add_name(struct job *job, const struct rec_hdr *record)
 	bool known = name->encoding == NAME_UTF8 || name->encoding == NAME_LATIN1 || name->encoding == NAME_UCS2 ||
 		     name->encoding == NAME_UCS4;
 
-	if (!name->id || !known || name->bytes > record->size - sizeof(*name)) {
-		job->malformed++;
-		return 0;
-	}
+	if (!name->id || !known || name->bytes > record->size - sizeof(*name))
+		return count_malformed(job, -EINVAL);
 	return names__add(&job->names, name);
 }
 
@@ -181,9 +189,8 @@ static int job__add_window(struct job *job, const struct rec_hdr *record)
 	const struct rec_window *window = (const void *)record;
 
 	if (window->end_ns < window->start_ns || window->step_rule >= STEP__COUNT)
-		job->malformed++;
-	else
-		job->window = *window;
+		return count_malformed(job, -EINVAL);
+	job->window = *window;
 	return 0;
 }
 
@@ -242,10 +249,8 @@ static int job__add_note(struct job *job, const struct rec_hdr *record)
 	const struct rec_note *note = (const void *)record;
 	char **slot, *text;
 
-	if (note->bytes > record->size - sizeof(*note)) {
-		job->malformed++;
-		return 0;
-	}
+	if (note->bytes > record->size - sizeof(*note))
+		return count_malformed(job, -EINVAL);
 	text = name__utf8(note->text, note->bytes, NAME_UTF8, false);
 	slot = text ? array__add(&job->notes, sizeof(*slot)) : NULL;
 	if (!slot) {
@@ -253,15 +258,6 @@ static int job__add_note(struct job *job, const struct rec_hdr *record)
 		return -ENOMEM;
 	}
 	*slot = text;
-	return 0;
-}
-
-/* Counts an invalid record (-EINVAL) and returns 0 for it. */
-static int count_malformed(struct job *job, int err)
-{
-	if (err != -EINVAL)
-		return err;
-	job->malformed++;
 	return 0;
 }
 
@@ -290,10 +286,8 @@ static int job__add_boundary(struct job *job, const struct rec_hdr *record)
 	const struct rec_step *new = (const void *)record;
 	struct rec_step *boundary;
 
-	if (new->rule == STEP_NONE || new->rule >= STEP__COUNT) {
-		job->malformed++;
-		return 0;
-	}
+	if (new->rule == STEP_NONE || new->rule >= STEP__COUNT)
+		return count_malformed(job, -EINVAL);
 	boundary = array__add(&job->boundaries, sizeof(*boundary));
 	if (!boundary)
 		return -ENOMEM;
@@ -331,12 +325,16 @@ static int job__add_resources(struct job *job, const struct rec_hdr *record)
 	return resources__add(&job->resources, record);
 }
 
+static int job__add_rest(struct job *job, const struct rec_hdr *record)
+{
+	return count_malformed(job, rests__add(&job->rests, (const void *)record));
+}
+
 /* Of what the reader unpacks, it passes on only what is not sound. */
 static int job__add_malformed(struct job *job, const struct rec_hdr *record)
 {
 	(void)record;
-	job->malformed++;
-	return 0;
+	return count_malformed(job, -EINVAL);
 }
 
 #define job__add_nothing NULL
@@ -359,10 +357,8 @@ int job__add(struct job *job, const struct rec_hdr *record)
 	job->gpu.joined = false;
 	if (!descriptor || !readers[record->type])
 		return 0;
-	if (record->size < descriptor->bytes) {
-		job->malformed++;
-		return 0;
-	}
+	if (record->size < descriptor->bytes)
+		return count_malformed(job, -EINVAL);
 	return readers[record->type](job, record);
 }
 
@@ -532,6 +528,11 @@ const struct rec_step *job__boundaries(const struct job *job, size_t *cnt)
 struct resources *job__resources(struct job *job)
 {
 	return &job->resources;
+}
+
+const struct rests *job__rests(const struct job *job)
+{
+	return &job->rests;
 }
 
 const struct rec_proc *job__exit(const struct job *job, uint32_t pid)

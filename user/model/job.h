@@ -19,6 +19,7 @@
 struct job;
 struct rec_dropped_steps;
 struct resources;
+struct rests;
 struct gpu;
 struct op_group;
 struct io;
@@ -86,7 +87,8 @@ const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt);
 const struct io *job__io(const struct job *job);
 /* See gpu.h. Already joined; valid until the next record. NULL: no memory. */
 const struct gpu *job__gpu(struct job *job);
-struct resources *job__resources(struct job *job); /* see resources.h */
+struct resources *job__resources(struct job *job);     /* see resources.h */
+const struct rests *job__rests(const struct job *job); /* see rests.h */
 /*
  * See stacks.h and samples.h. Valid until the next record. job__samples returns NULL when there is
  * no memory.

@@ -75,6 +75,9 @@ int step_times__add(struct step_times *steps, const struct rec_step *record, str
 
 	if (!times)
 		return steps->processes.cnt == STEP_TIMES_PROCESSES ? 0 : -ENOMEM;
+	before = known_boundary(times, record->tid);
+	if (before && record->hdr.flags & REC_RESTED)
+		before->time_ns = 0;
 	if (!is_by_rule(times, record)) {
 		before = known_boundary(times, record->tid);
 		if (before)

@@ -103,6 +103,9 @@
 #define REC_SHORTAGE_FIELDS(X, A) \
 	X(pid, PID) X(known, NUMBER) X(cgroup_kills, NUMBER) X(machine_kills, NUMBER) X(shm_bytes, NUMBER) \
 	X(shm_free_bytes, NUMBER)
+#define REC_REST_FIELDS(X, A) \
+	X(pid, PID) X(cnt, NUMBER) X(before_ns, NUMBER) X(from_ns, TIME) X(to_ns, TIME) \
+	X(budget_micros, NUMBER) X(pad, PAD)
 #define REC_STEPS_FIELDS(X, A) \
 	X(pid, PID) X(tid, TID) X(rule, NUMBER) X(serial, NUMBER) X(index, NUMBER) X(base_ns, TIME) \
 	X(step_cnt, NUMBER) X(parts, NUMBER) X(rest, NUMBER) X(bytes, NUMBER)

@@ -47,7 +47,8 @@ void dropped_steps__add(struct rec_dropped_steps *steps, const struct rec_step *
 	if (steps->time_ns && boundary->serial == steps->serial)
 		return; /* recorded twice */
 	/* Batches between which the process trains are no steps. */
-	if (boundary->serial != steps->serial + 1 || (steps->rule == STEP_LOADER && boundary->rule == STEP_BACKWARD))
+	if (boundary->serial != steps->serial + 1 || boundary->hdr.flags & REC_RESTED ||
+	    (steps->rule == STEP_LOADER && boundary->rule == STEP_BACKWARD))
 		steps->open_cut = 1;
 	steps->serial = boundary->serial;
 	add_open(steps, boundary);

@@ -11,6 +11,7 @@
 #include "user/lib/json.h"
 #include "user/model/boundaries.h"
 #include "user/model/labels.h"
+#include "user/model/seen.h"
 #include "user/report/csv.h"
 #include "user/report/rows.h"
 #include "user/report/text.h"
@@ -97,10 +98,16 @@ int common__end(int err, struct job *job, FILE *out)
 
 /* ---- the cost, in percent; negative: unknown ---- */
 
+/* With the rests: a budget is of all the time. */
+static double whole_s(const struct job *job)
+{
+	return (job__window(job)->end_ns - job__window(job)->start_ns) / 1e9;
+}
+
 double common__target_percent(const struct job *job)
 {
 	const struct rec_cost *cost = job__cost(job);
-	double window_s = rows__window_s(job);
+	double window_s = whole_s(job);
 
 	if (!cost->hdr.type || window_s <= 0 || (cost->busiest_hits && !cost->hit_ns))
 		return -1;
@@ -113,7 +120,7 @@ double common__target_percent(const struct job *job)
 double common__own_percent(const struct job *job)
 {
 	const struct rec_cost *cost = job__cost(job);
-	double window_s = rows__window_s(job);
+	double window_s = whole_s(job);
 
 	return cost->hdr.type && window_s > 0 ? 100.0 * cost->own_cpu_ns / 1e9 / window_s : -1;
 }
@@ -122,6 +129,8 @@ double common__own_percent(const struct job *job)
 
 static void print_window(const struct job *job, FILE *out)
 {
+	const struct seen seen = job__seen(job);
+	char of[96] = "";
 	uint64_t steps;
 	uint32_t rule;
 
@@ -130,7 +139,10 @@ static void print_window(const struct job *job, FILE *out)
 		return;
 	}
 	boundaries__count(job, &steps, &rule);
-	text__paragraph(out, "window: %.4g s, %" PRIu64 " step%s ended (%s)", rows__window_s(job), steps,
+	if (seen.rests)
+		snprintf(of, sizeof(of), " of %.4g s (in %" PRIu32 " part%s, for --budget %g)", whole_s(job),
+			 seen.parts, seen.parts == 1 ? "" : "s", seen.budget_micros / 1e4);
+	text__paragraph(out, "window: %.4g s%s, %" PRIu64 " step%s ended (%s)", seen.ns / 1e9, of, steps,
 			steps == 1 ? "" : "s", common__step_rule(rule));
 }
 
@@ -430,6 +442,7 @@ static json_t *json_targets(const struct job *job)
 
 static json_t *json_window(const struct job *job)
 {
+	const struct seen seen = job__seen(job);
 	json_t *window;
 	uint64_t steps;
 	uint32_t rule;
@@ -439,6 +452,10 @@ static json_t *json_window(const struct job *job)
 	boundaries__count(job, &steps, &rule);
 	window = json_pack("{s:f, s:I, s:o}", "seconds", rows__window_s(job), "steps", (json_int_t)steps, "step_rule",
 			   common__json_text(step_rules[rule].json));
+	if (seen.rests) {
+		common__json_set(&window, "whole_seconds", json_real(whole_s(job)));
+		common__json_set(&window, "rests", json_integer(seen.rests));
+	}
 	if (job__dropped(job)->hdr.type)
 		common__json_set(&window, "events_from_seconds",
 				 json_real((job__events_from(job) - job__window(job)->start_ns) / 1e9));
@@ -448,15 +465,16 @@ static json_t *json_window(const struct job *job)
 static json_t *json_overhead(const struct job *job)
 {
 	const struct rec_cost *cost = job__cost(job);
+	const struct seen seen = job__seen(job);
 	bool known = cost->hdr.type;
 
-	/* The recording does not contain its budget. */
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:n, s:o, s:o, s:o, s:o}", "percent",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "percent",
 			 common__json_real(common__target_percent(job) >= 0, common__target_percent(job)), "calls",
 			 known ? json_integer(cost->busiest_calls) : json_null(), "call_ns",
 			 known ? json_integer(cost->call_ns) : json_null(), "hits",
 			 known ? json_integer(cost->hits) : json_null(), "hit_ns",
-			 known ? json_integer(cost->hit_ns) : json_null(), "budget_percent", "own_cpu_percent",
+			 known ? json_integer(cost->hit_ns) : json_null(), "budget_percent",
+			 common__json_real(seen.budget_micros, seen.budget_micros / 1e4), "own_cpu_percent",
 			 common__json_real(common__own_percent(job) >= 0, common__own_percent(job)), "own_rss_bytes",
 			 known ? json_integer(cost->own_rss_bytes) : json_null(), "attach_ms",
 			 common__json_real(known, cost->attach_ns / 1e6), "detach_ms",

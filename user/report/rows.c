@@ -13,13 +13,12 @@
 #include "user/lib/compare.h"
 #include "user/lib/search.h"
 #include "user/model/labels.h"
+#include "user/model/seen.h"
 #include "user/report/common.h"
 
 double rows__window_s(const struct job *job)
 {
-	const struct rec_window *window = job__window(job);
-
-	return (window->end_ns - window->start_ns) / 1e9;
+	return job__seen(job).ns / 1e9;
 }
 
 /* Computes as Lightning does, so that the digits are the same. */

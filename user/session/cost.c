@@ -49,6 +49,15 @@ static uint64_t sources_hits(const struct session *s, const struct target *t)
 	return hits;
 }
 
+double target__paid_ns(const struct session *s, const struct target *t, const struct proc *proc)
+{
+	const struct proc_cost *cost = &proc->cost;
+	double program_ns = cost->sampled ? (double)cost->sampled_ns / cost->sampled : 0;
+
+	return (cost->hits + sources_hits(s, t)) * (s->selftest.hit_ns + program_ns) + cost->sampler_ns +
+	       traced_calls_ns(s, cost->calls_sampled, cost->calls_sampled_ns);
+}
+
 void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct target *t, const struct proc *proc)
 {
 	struct hit_sums one = {

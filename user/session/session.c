@@ -186,6 +186,7 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->options = *options;
 	s->sink = sink;
 	s->sink_ctx = ctx;
+	s->budget.seed = session__now_ns();
 	emit_host(s);
 	index_handlers(s);
 	err = alloc_session_states(s);
@@ -225,6 +226,7 @@ void session__free(struct session *s)
 	guardian__free(s->guardian);
 	SOURCES_CALL(free, s);
 	free_session_states(s);
+	budget__free(s);
 	names__free(&s->names);
 	map__free(&s->ended_pids);
 	for (size_t i = 0; i < s->target_cnt; i++)
@@ -277,7 +279,7 @@ static int check_target(struct session *s, struct target *t, bool may_end, int e
 }
 
 /* Returns how many there are that the session did not know. */
-static int add_new_children(struct session *s, pid_t pid)
+static int add_new_children(struct session *s, pid_t pid, uint32_t group)
 {
 	pid_t *children = NULL;
 	int cnt = process__children(pid, true, &children), added = 0;
@@ -292,6 +294,8 @@ static int add_new_children(struct session *s, pid_t pid)
 			process__release(&process);
 			continue;
 		}
+		t->group = group;
+		budget__join(s, t);
 		targets__resolve(s, t);
 		added++;
 	}
@@ -303,11 +307,11 @@ static int add_new_children(struct session *s, pid_t pid)
  * BPF sees the forks of a child from when the child is added. Those that came after the list and
  * before that are in the next list.
  */
-static void add_children(struct session *s, pid_t pid)
+static void add_children(struct session *s, pid_t pid, uint32_t group)
 {
 	int looks = s->options.children == CHILDREN_NONE ? 0 : CHILDREN_LOOKS_MAX;
 
-	while (looks-- && add_new_children(s, pid))
+	while (looks-- && add_new_children(s, pid, group))
 		;
 }
 
@@ -321,7 +325,7 @@ static int refuse_process(pid_t pid, int err)
 	return err;
 }
 
-int session__attach(struct session *s, pid_t pid, bool may_end)
+int session__attach(struct session *s, pid_t pid, uint32_t group, bool may_end)
 {
 	uint64_t start = session__now_ns();
 	struct process process = {};
@@ -348,6 +352,8 @@ int session__attach(struct session *s, pid_t pid, bool may_end)
 		process__release(&process);
 		return err;
 	}
+	t->group = group;
+	budget__join(s, t);
 	t->unchecked = true;
 	err = check_target(s, t, may_end, targets__resolve(s, t));
 	err = err ?: SOURCES_TRY(attached, s, t);
@@ -359,7 +365,7 @@ int session__attach(struct session *s, pid_t pid, bool may_end)
 	t->unchecked = false;
 	target__emit(s, t);
 	t->emitted = true;
-	add_children(s, t->process.pid); /* pid may be that of a thread */
+	add_children(s, t->process.pid, group); /* pid may be that of a thread */
 	s->attach_ns += session__now_ns() - start;
 	return 0;
 }
@@ -434,6 +440,7 @@ int session__poll(struct session *s, int timeout_ms)
 	consume_ring(s);
 	targets__tend(s);
 	SOURCES_CALL(tend, s);
+	budget__tend(s);
 	check_guardian(s);
 	now = s->progress.now_ns = session__now_ns();
 	if (s->opened) {

@@ -43,6 +43,7 @@ struct session_options {
 	bool usage_of_users;  /* the same, but only once a target has CUDA's driver mapped */
 	bool inject;          /* inject the library for GPU activity into attached processes */
 	bool step_times;      /* each step boundary, also without samples */
+	double budget;        /* what a process may pay, of the time of a thread: 0.01; 0: any */
 	uint64_t snapshot_ns; /* longest time between snapshots; 0: a quarter of an hour */
 	/* For a live view: interval of snapshots, which include waits in progress; 0: no view. */
 	uint64_t live_ns;
@@ -79,10 +80,11 @@ void session__free(struct session *s); /* accepts NULL */
 /*
  * Attaches to a live process. 0 or -errno, after a message: -ESRCH: no such process; -EPERM: not
  * ours; -EOPNOTSUPP: not a supported Python with torch (any process will do if an --action can be
- * timed in it); -EEXIST: already attached. may_end: that it is no longer there (-ESRCH) is no error,
+ * timed in it); -EEXIST: already attached. group: processes of one number rest together, for the
+ * budget. may_end: that it is no longer there (-ESRCH) is no error,
  * and the session can go on without it.
  */
-int session__attach(struct session *s, pid_t pid, bool may_end);
+int session__attach(struct session *s, pid_t pid, uint32_t group, bool may_end);
 
 /*
  * Follows a process before its exec: the session attaches probes as the process maps libraries. 0

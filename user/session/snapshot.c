@@ -122,6 +122,7 @@ static void measure_window(struct session *s, struct rec_window *window, struct 
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 		struct proc proc;
+		uint64_t opened_ns;
 
 		if (!target__proc(s, t, &proc))
 			continue;
@@ -132,8 +133,9 @@ static void measure_window(struct session *s, struct rec_window *window, struct 
 		if (t->role != ROLE_MAIN)
 			continue;
 		done = done && (t->gone || proc.window == WINDOW_DONE || windows_passed(s, t));
-		if (proc.window_start_ns && (!start || proc.window_start_ns < start))
-			start = proc.window_start_ns;
+		opened_ns = t->opened_ns ?: proc.window_start_ns; /* a rest moves that of proc */
+		if (opened_ns && (!start || opened_ns < start))
+			start = opened_ns;
 		if (proc.window_end_ns > end)
 			end = proc.window_end_ns;
 		if (proc.steps.cnt >= window->steps) {

@@ -41,6 +41,18 @@ struct known_file {
 	void *state[SOURCE__COUNT]; /* owned; file__state() */
 };
 
+/* The rests of a target, for --budget. */
+struct target_rest {
+	bool rests;         /* it has no probes now */
+	bool told;          /* a REC_REST has said what the budget is */
+	uint32_t cnt;       /* with this one */
+	uint64_t before_ns; /* the sum of those before this one */
+	uint64_t from_ns, to_ns;
+	/* At the last look: */
+	double paid_ns;
+	uint64_t steps;
+};
+
 struct attached_file {
 	uint64_t dev, inode;
 	struct file_probes *probes;                /* the session's */
@@ -54,6 +66,9 @@ struct target {
 	char torch[32];
 	char jax[16]; /* as in struct rec_target */
 	enum target_role role;
+	uint32_t group; /* processes that rest together */
+	struct target_rest rest;
+	uint64_t opened_ns;       /* when its window opened first, with a budget: a rest moves what BPF knows of it */
 	struct rank_id rank;      /* as it was when the session last looked */
 	uint64_t rank_delay_ns;   /* how long the session waits for its next look at the rank, */
 	uint64_t rank_look_at_ns; /* which is then */
@@ -117,6 +132,11 @@ struct session {
 	uint64_t next_snapshot_ns;
 	uint64_t consumed_ns; /* the session has read all that BPF emitted before this time */
 	struct session_progress progress;
+	struct {
+		struct array groups; /* struct budget_group */
+		uint64_t look_ns;    /* the next look */
+		unsigned int seed;
+	} budget;
 	bool keeps_names;   /* a source needs the texts of names */
 	struct names names; /* those emitted since keeps_names was set, up to a limit */
 };
@@ -193,6 +213,8 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 /* Looks at the target's mapped files and attaches missing probes. 0 or -errno. */
 int targets__resolve(struct session *s, struct target *t);
 int targets__open(struct session *s, struct target *t);
+/* Attaches all probes again, after a rest. */
+void targets__reattach(struct session *s, struct target *t);
 /* The child is a main process: the session records its operators too. */
 void targets__promote(struct session *s, struct target *t);
 /* Does a process have steps of its own? Fetching a few batches is not enough. */
@@ -245,10 +267,21 @@ bool target__has_probes(const struct target *t, const struct mapped_file *file, 
 /* Detaches a source's set from one file (dev and inode) or, with inode 0, from all files. */
 void target__detach_set(struct session *s, struct target *t, enum source_id id, int set, uint64_t dev, uint64_t inode);
 void target__detach(struct session *s, struct target *t);
+/* Detaches all targets of a group, at once. */
+void targets__detach_group(struct session *s, uint32_t group);
 /* Hands over all attachments, at the end. */
 void targets__detach(struct session *s, struct detachment *d);
 
+/* budget.c */
+/* Call at each poll: looks what the processes have paid since the last look, and lets groups rest or wake. */
+void budget__tend(struct session *s);
+/* A child has been forked, or a process attached: it rests with its group. */
+void budget__join(struct session *s, struct target *t);
+void budget__free(struct session *s);
+
 /* cost.c */
+/* What a process has paid since its fork: hits, samples and system calls. */
+double target__paid_ns(const struct session *s, const struct target *t, const struct proc *proc);
 void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct target *t, const struct proc *proc);
 void hit_sums__cost(const struct session *s, const struct hit_sums *sums, struct rec_cost *cost);
 uint64_t session__cpu_ns(void); /* of this process, user and system */

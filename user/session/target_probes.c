@@ -84,7 +84,11 @@ int target__attach(struct session *s, struct target *t, const struct mapped_file
 {
 	struct attached_file *files = find_attached(t, file->dev, file->inode);
 	struct file_probes *probes;
-	int err, searched = file_probes__of(s, t, file, elf, &probes);
+	int err, searched;
+
+	if (t->rest.rests)
+		return 0;
+	searched = file_probes__of(s, t, file, elf, &probes);
 
 	if (files)
 		return searched > 0 ? attach_sets(s, t, files) : 0;
@@ -136,6 +140,16 @@ void target__detach_set(struct session *s, struct target *t, enum source_id id, 
 	for (size_t i = 0; i < t->file_cnt; i++)
 		if (!inode || (t->files[i].dev == dev && t->files[i].inode == inode))
 			detachment__add(&d, &t->files[i].sets[id][set], 1);
+	guardian__detach(s->guardian, &d);
+}
+
+void targets__detach_group(struct session *s, uint32_t group)
+{
+	struct detachment d = {};
+
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (s->targets[i]->group == group)
+			hand_over_links(s->targets[i], &d);
 	guardian__detach(s->guardian, &d);
 }
 

@@ -285,6 +285,8 @@ int targets__open(struct session *s, struct target *t)
 	if (!err) {
 		t->open = true;
 		command.start_ns = session__now_ns();
+		if (s->options.budget && !t->opened_ns)
+			t->opened_ns = command.start_ns;
 		err = programs__command(s->skel, &command);
 	}
 	return err == -ESRCH ? 0 : err; /* it has just ended, which the session sees at its next look */
@@ -313,6 +315,14 @@ static void attach_fork(struct session *s, struct target *t)
 	for (size_t i = 0; i < t->process.file_cnt; i++)
 		if (file_probes__find(s, &t->process.files[i]))
 			target__attach(s, t, &t->process.files[i], NULL);
+}
+
+void targets__reattach(struct session *s, struct target *t)
+{
+	if (t->forked)
+		attach_fork(s, t);
+	else
+		targets__resolve(s, t);
 }
 
 /*
@@ -368,6 +378,8 @@ static void add_forked_child(struct session *s, const struct rec_proc *rec)
 	t->python = parent->python; /* which has the same addresses in a fork */
 	t->python.file = NULL;
 	t->rank = parent->rank;
+	t->group = parent->group;
+	budget__join(s, t);
 	SOURCES_CALL(on_fork, s, parent, t, followed);
 	attach_fork(s, t);
 	if (!followed) {
@@ -376,7 +388,7 @@ static void add_forked_child(struct session *s, const struct rec_proc *rec)
 		return;
 	}
 	target__emit(s, t);
-	if (s->opened)
+	if (s->opened && !t->rest.rests)
 		targets__open(s, t);
 	schedule_look(t, session__now_ns(), FORK_SETTLE_NS);
 }

@@ -161,7 +161,7 @@ static int attach(struct watched_jobs *jobs, const struct trainings *t, const st
 		log__info("process %d (%s) is left out: it has " WATCH_OPT_OUT "=0", process->pid, process->comm);
 		return 0;
 	}
-	err = session__attach(session, process->pid, true);
+	err = session__attach(session, process->pid, job->number, true);
 	if (err == -ENOMEM)
 		return err;
 	if (err) {

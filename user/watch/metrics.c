@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "include/resource_records.h"
 #include "user/analysis/steps.h"
 #include "user/lib/clock.h"
 #include "user/lib/output.h"
@@ -30,6 +31,7 @@ struct rank_metrics {
 	double total_s;
 	uint64_t last_step_ns;
 	double phase_s[PHASE__COUNT];
+	struct rec_rest rest; /* without a type: it has no budget */
 };
 
 /* Also a process that has ended: the label of another one with its pid would be the same. */
@@ -98,6 +100,7 @@ int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t
 {
 	const struct rec_target *target = (const void *)record;
 	const struct rec_proc *proc = (const void *)record;
+	const struct rec_rest *rest = (const void *)record;
 	struct rank_metrics *rank;
 
 	switch (record ? record->type : 0) {
@@ -116,6 +119,11 @@ int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t
 			rank->ended_ns = now_ns ?: 1;
 		if (proc->event == PROC_EXIT)
 			step_times__forget(&metrics->times, proc->pid);
+		break;
+	case REC_REST:
+		rank = find(metrics, rest->pid);
+		if (rank)
+			rank->rest = *rest;
 		break;
 	case REC_COST:
 		metrics->cost = *(const struct rec_cost *)record;
@@ -202,6 +210,29 @@ static void write_ranks(FILE *out, const struct metrics *metrics, const struct w
 			write_labels(out, jobs, &rank[i]);
 			fprintf(out, ",phase=\"%s\"} %.9g\n", phase__name(phase), rank[i].phase_s[phase]);
 		}
+	}
+}
+
+/* Only with a budget. */
+static void write_rests(FILE *out, const struct metrics *metrics, const struct watched_jobs *jobs, uint64_t now_ns)
+{
+	const struct rank_metrics *rank = metrics->ranks.items;
+	bool begun = false;
+
+	for (size_t i = 0; i < metrics->ranks.cnt; i++) {
+		const struct rec_rest *rest = &rank[i].rest;
+		uint64_t to_ns = rest->to_ns ?: rank[i].ended_ns ?: now_ns;
+
+		if (!rest->hdr.type)
+			continue;
+		if (!begun)
+			write_help(out, "stepflame_rested_seconds_total", "counter",
+				   "Time in which the process was not recorded, to stay below its budget.");
+		begun = true;
+		fputs("stepflame_rested_seconds_total", out);
+		write_labels(out, jobs, &rank[i]);
+		fprintf(out, "} %.3f\n",
+			(rest->before_ns + (rest->cnt && to_ns > rest->from_ns ? to_ns - rest->from_ns : 0)) / 1e9);
 	}
 }
 
@@ -298,6 +329,7 @@ int metrics__write(struct metrics *metrics, const struct watched_jobs *jobs, con
 	} else {
 		write_durations(out, metrics, jobs);
 		write_ranks(out, metrics, jobs);
+		write_rests(out, metrics, jobs, progress->now_ns);
 		write_host(out, metrics, jobs, progress, ring_bytes);
 		if (fflush(out) || fchmod(fileno(out), 0644))
 			err = -errno;

@@ -87,6 +87,22 @@ static inline void job__stop(void)
 	native__reset();
 }
 
+/* As COMMAND_REST and COMMAND_WAKE do it (bpf/control.bpf.c). */
+static inline void job__rest(void)
+{
+	job.proc->window = WINDOW_RESTING;
+	job.proc->window_end_ns = native.now_ns;
+}
+
+static inline void job__wake(void)
+{
+	job.proc->window = WINDOW_OPEN;
+	job.proc->window_start_ns = native.now_ns;
+	job.proc->window_end_ns = 0;
+	job.proc->rests++;
+	job.proc->steps.for_optimizer = job.proc->steps.for_backward = 0;
+}
+
 static inline int setup(void **state)
 {
 	(void)state;

@@ -195,6 +195,19 @@ static void close_windows(struct session *s)
 	visit_threads(s, VISIT_CLOSE);
 }
 
+/* Waits in progress end with the window of their process. */
+static void rest(struct session *s)
+{
+	if (state_of(s)->sampler && bpf_program__autoload(s->skel->progs.sample_switch_later))
+		waiting__read(s, &state_of(s)->sampler->waiting);
+	visit_threads(s, VISIT_REST);
+}
+
+static void wake(struct session *s)
+{
+	open_windows(s);
+}
+
 static void stop_timers(struct session *s)
 {
 	if (!state_of(s)->sampler)
@@ -378,6 +391,8 @@ const struct source source_samples = {
 	.tend = tend,
 	.cut = cut,
 	.close = close_windows,
+	.rest = rest,
+	.wake = wake,
 	.end = stop_timers,
 	.count = count,
 	.resend = resend,

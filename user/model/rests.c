@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/model/rests.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct last_rest {
+	uint64_t pid;
+	size_t at; /* 1 + index in rests.all; 0: it has only a budget */
+	struct rec_rest record;
+};
+
+int rests__add(struct rests *rests, const struct rec_rest *rest)
+{
+	const uint64_t key = rest->pid;
+	struct last_rest *last;
+	struct rec_rest *all;
+
+	if (rest->to_ns && rest->to_ns < rest->from_ns)
+		return -EINVAL;
+	last = MAP_ADD(&rests->last, struct last_rest, &key);
+	if (!last)
+		return -ENOMEM;
+	if (rest->cnt && (!last->at || last->record.from_ns != rest->from_ns)) {
+		if (!array__add(&rests->all, sizeof(*all)))
+			return -ENOMEM;
+		last->at = rests->all.cnt;
+	}
+	last->record = *rest;
+	all = rests->all.items;
+	if (rest->cnt)
+		all[last->at - 1] = *rest;
+	return 0;
+}
+
+const struct rec_rest *rests__last(const struct rests *rests, uint32_t pid)
+{
+	const uint64_t key = pid;
+	const struct last_rest *last = MAP_FIND(&rests->last, struct last_rest, &key);
+
+	return last ? &last->record : NULL;
+}
+
+uint64_t rests__between(const struct rests *rests, uint32_t pid, uint64_t from_ns, uint64_t to_ns)
+{
+	const struct rec_rest *all = rests->all.items;
+	uint64_t ns = 0;
+
+	for (size_t i = rests->all.cnt; i--;) {
+		uint64_t from = all[i].from_ns, to = all[i].to_ns ?: UINT64_MAX;
+
+		from = from < from_ns ? from_ns : from;
+		to = to > to_ns ? to_ns : to;
+		if (all[i].pid == pid && to > from)
+			ns += to - from;
+	}
+	return ns;
+}
+
+void rests__free(struct rests *rests)
+{
+	free(rests->all.items);
+	map__free(&rests->last);
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/model/seen.h"
+
+#include "user/lib/saturating.h"
+#include "user/model/rests.h"
+
+/* Up to end_ns. */
+static uint64_t rested_ns(const struct rec_rest *last, uint64_t end_ns)
+{
+	uint64_t to = last->to_ns ?: end_ns;
+
+	return saturating__add(last->before_ns, last->cnt && to > last->from_ns ? to - last->from_ns : 0);
+}
+
+struct seen job__seen(const struct job *job)
+{
+	const struct rec_window *window = job__window(job);
+	uint64_t whole_ns = window->end_ns - window->start_ns, least_ns = UINT64_MAX;
+	struct seen seen = {.ns = whole_ns, .parts = 1};
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+
+	for (size_t i = 0; i < cnt && least_ns; i++) {
+		const struct rec_rest *last = NULL;
+		uint64_t ns;
+
+		if (targets[i].role == ROLE_MAIN)
+			last = rests__last(job__rests(job), targets[i].pid);
+		ns = last ? rested_ns(last, window->end_ns) : 0;
+		if (targets[i].role != ROLE_MAIN || ns >= least_ns)
+			continue;
+		least_ns = ns;
+		seen.ns = ns < whole_ns ? whole_ns - ns : 0;
+		seen.budget_micros = last ? last->budget_micros : 0;
+		seen.rests = last ? last->cnt : 0;
+		seen.parts = seen.rests + (!seen.rests || last->to_ns); /* it may rest at the end */
+	}
+	return seen;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* How long a recording has seen its processes, without their rests. */
+#ifndef STEPFLAME_USER_MODEL_SEEN_H
+#define STEPFLAME_USER_MODEL_SEEN_H
+
+#include "user/model/job.h"
+
+/* Of the main processes, what is known of the one that rested least. */
+struct seen {
+	uint64_t ns;            /* in which it was recorded */
+	uint32_t budget_micros; /* 0: no budget */
+	uint32_t rests, parts;  /* parts: windows between the rests */
+};
+
+struct seen job__seen(const struct job *job);
+
+#endif

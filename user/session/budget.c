@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/session/budget.h"
+
+#include <bpf/libbpf.h>
+#include <stdlib.h>
+
+#include "include/resource_records.h"
+#include "stepflame.skel.h"
+#include "user/session/programs.h"
+#include "user/session/state.h"
+
+#define LOOK_NS       100000000ULL
+#define WINDOW_MIN_NS 1500000000ULL
+#define WINDOW_NS     2250000000.0   /* on average, at least */
+#define STEPS_MIN     3              /* in a window, */
+#define STEPS_MAX_NS  60000000000ULL /* unless they take longer than that */
+#define CREDIT_MAX_NS 10000000000ULL /* what a group earns in longer than that, and has no use for, is lost */
+
+/* ---- what has been spent, and earned ---- */
+
+static double earned_ns(const struct budget_account *account, double share, uint64_t now_ns)
+{
+	return share * (now_ns - account->earns_from_ns);
+}
+
+void budget_account__open(struct budget_account *account, double uniform, uint64_t now_ns)
+{
+	account->opened_ns = now_ns;
+	account->before_ns = account->spent_ns;
+	account->window_ns = (uint64_t)(WINDOW_MIN_NS * (1 + uniform));
+	account->steps = 0;
+}
+
+bool budget_account__is_spent(struct budget_account *account, double share, uint64_t now_ns)
+{
+	double debt_ns = account->spent_ns - earned_ns(account, share, now_ns);
+	double credit_ns = account->next_ns + share * CREDIT_MAX_NS;
+	uint64_t open_ns = now_ns - account->opened_ns;
+
+	if (-debt_ns > credit_ns)
+		account->earns_from_ns = now_ns - (account->spent_ns + credit_ns) / share;
+	if (debt_ns <= 0 || open_ns < account->window_ns)
+		return false;
+	return !account->makes_steps || account->steps >= STEPS_MIN || open_ns >= STEPS_MAX_NS;
+}
+
+void budget_account__rest(struct budget_account *account, double share, uint64_t now_ns)
+{
+	double rate = (account->spent_ns - account->before_ns) / (now_ns - account->opened_ns);
+
+	account->next_ns = (rate > share ? rate : share) * WINDOW_NS;
+	account->opened_ns = 0;
+}
+
+bool budget_account__is_earned(const struct budget_account *account, double share, uint64_t now_ns)
+{
+	return account->spent_ns + account->next_ns <= earned_ns(account, share, now_ns);
+}
+
+/* ---- groups ---- */
+
+struct budget_group {
+	uint32_t number;
+	struct budget_account account;
+	/* Of this look: */
+	double paid_ns; /* by the process that paid most */
+	uint64_t steps; /* by the process that made most */
+};
+
+static struct budget_group *group_of(struct session *s, uint32_t number)
+{
+	struct budget_group *groups = s->budget.groups.items, *new;
+
+	for (size_t i = 0; i < s->budget.groups.cnt; i++)
+		if (groups[i].number == number)
+			return &groups[i];
+	new = array__add(&s->budget.groups, sizeof(*new));
+	if (!new)
+		return NULL;
+	*new = (struct budget_group){.number = number, .account.earns_from_ns = session__now_ns()};
+	budget_account__open(&new->account, (double)rand_r(&s->budget.seed) / RAND_MAX, session__now_ns());
+	return new;
+}
+
+static void emit_rest(struct session *s, const struct target *t)
+{
+	const struct rec_rest rec = {
+		.hdr = {.type = REC_REST, .size = sizeof(rec)},
+		.pid = t->process.pid,
+		.cnt = t->rest.cnt,
+		.before_ns = t->rest.before_ns,
+		.from_ns = t->rest.from_ns,
+		.to_ns = t->rest.to_ns,
+		.budget_micros = (uint32_t)(s->options.budget * 1e6 + 0.5),
+	};
+
+	session__emit(s, &rec.hdr);
+}
+
+static bool is_in(const struct target *t, const struct budget_group *group)
+{
+	return !t->gone && t->group == group->number;
+}
+
+static int command(struct session *s, const struct target *t, enum proc_command_what what, uint64_t now)
+{
+	const struct proc_command command = {.what = what, .pid = t->process.pid, .start_ns = now};
+
+	return programs__command(s->skel, &command);
+}
+
+static void begin_rest(struct session *s, struct target *t, uint64_t now)
+{
+	command(s, t, COMMAND_REST, now);
+	t->rest.before_ns += t->rest.to_ns - t->rest.from_ns;
+	t->rest.from_ns = now;
+	t->rest.to_ns = 0;
+	t->rest.rests = true;
+	t->rest.cnt++;
+}
+
+static void rest(struct session *s, struct budget_group *group)
+{
+	uint64_t now = session__now_ns();
+
+	budget_account__rest(&group->account, s->options.budget, now); /* from now on, children join it in its rest */
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (is_in(s->targets[i], group))
+			begin_rest(s, s->targets[i], now);
+	SOURCES_CALL(rest, s);
+	ring_buffer__consume(s->ring); /* what came before comes first */
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (is_in(s->targets[i], group))
+			emit_rest(s, s->targets[i]);
+	targets__detach_group(s, group->number);
+}
+
+static void end_rest(struct session *s, struct target *t)
+{
+	t->rest.rests = false;
+	targets__reattach(s, t);
+	t->rest.to_ns = session__now_ns();
+	if (t->open)
+		command(s, t, COMMAND_WAKE, t->rest.to_ns);
+	else
+		targets__open(s, t);
+	emit_rest(s, t);
+}
+
+static void wake(struct session *s, struct budget_group *group)
+{
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (is_in(s->targets[i], group) && s->targets[i]->rest.rests)
+			end_rest(s, s->targets[i]);
+	SOURCES_CALL(wake, s);
+	budget_account__open(&group->account, (double)rand_r(&s->budget.seed) / RAND_MAX, session__now_ns());
+}
+
+/* ---- looks ---- */
+
+/* What the process has paid since the last look counts for its group. */
+static void look_at(struct session *s, struct target *t)
+{
+	struct budget_group *group = group_of(s, t->group);
+	struct proc proc;
+	double paid_ns;
+
+	if (!group || !target__proc(s, t, &proc))
+		return;
+	if (!t->rest.told && t->sent.pid) {
+		t->rest.told = true;
+		emit_rest(s, t);
+	}
+	paid_ns = target__paid_ns(s, t, &proc);
+	if (paid_ns - t->rest.paid_ns > group->paid_ns)
+		group->paid_ns = paid_ns - t->rest.paid_ns;
+	t->rest.paid_ns = paid_ns;
+	if (proc.steps.cnt - t->rest.steps > group->steps && proc.steps.cnt > t->rest.steps)
+		group->steps = proc.steps.cnt - t->rest.steps;
+	t->rest.steps = proc.steps.cnt;
+	group->account.makes_steps |= targets__has_steps(&proc);
+}
+
+static void settle(struct session *s, struct budget_group *group, uint64_t now)
+{
+	group->account.spent_ns += group->paid_ns;
+	group->account.steps += group->steps;
+	group->paid_ns = group->steps = 0;
+	if (!group->account.opened_ns) {
+		if (budget_account__is_earned(&group->account, s->options.budget, now))
+			wake(s, group);
+	} else if (budget_account__is_spent(&group->account, s->options.budget, now)) {
+		rest(s, group);
+	}
+}
+
+void budget__tend(struct session *s)
+{
+	uint64_t now = session__now_ns();
+	struct budget_group *groups;
+
+	if (!s->options.budget || !s->opened || now < s->budget.look_ns)
+		return;
+	s->budget.look_ns = now + LOOK_NS;
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (!s->targets[i]->gone)
+			look_at(s, s->targets[i]);
+	for (size_t i = 0; i < s->budget.groups.cnt; i++) {
+		groups = s->budget.groups.items;
+		settle(s, &groups[i], now);
+	}
+}
+
+void budget__join(struct session *s, struct target *t)
+{
+	struct budget_group *group = s->options.budget ? group_of(s, t->group) : NULL;
+
+	if (group && !group->account.opened_ns)
+		begin_rest(s, t, session__now_ns());
+}
+
+void budget__free(struct session *s)
+{
+	free(s->budget.groups.items);
+}
