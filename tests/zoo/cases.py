@@ -34,6 +34,8 @@ class Expect:
     slow: Slow = None
     straggler: int = None
     place: frozenset = None  # functions that the verdict may name; None: not judged
+    says: str = None  # words that the verdict has to have,
+    never: str = None  # and words that it must not have
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def work(every):
 CRAWL = Expect(
     frozenset({"input-bound"}), slow("data_wait sleep", optional=True), place=frozenset({"SlowItems.wait_for_storage", "Crawl.__getitem__"})
 )
+QUOTA = Expect(frozenset({"CPU-starved"}), says="its own limit of 0.4 CPUs: throttled in")
 HOG = Expect(frozenset({"CPU-starved"}))
 
 PROGRAMS = {
@@ -142,7 +145,7 @@ PROGRAMS = {
 }
 KINDS = (
     "filled_by_thread asked_ahead decoded_by_processes generated at_hand in_bursts under_lock scored_by_thread short_epochs "
-    "short_epochs_persistent slow_player equal_players skipped_updates"
+    "short_epochs_persistent slow_player equal_players skipped_updates in_bursts_of_work"
 )
 PROGRAMS.update({"loop_" + kind: Program(("kinds.py", kind), about="torch alone, %s" % kind.replace("_", " ")) for kind in KINDS.split()})
 
@@ -223,6 +226,9 @@ CASES = [
     Case("cleanrl_ppo", Expect(COMPUTES | {"extra-work"}, slow("extra_work python op native", None, 16))),
     # FakeData makes and scales its images in the training process
     Case("dcgan", Expect(OPS | {"input-bound"})),
+    Case("lightning_transformer", QUOTA, "quota"),
+    Case("loop_in_bursts_of_work", QUOTA, "quota"),  # it uses less than the quota
+    Case("loop_at_hand", Expect(COMPUTES, never="limit of"), "loose_quota"),
     Case("loop_filled_by_thread", outside("Archive.fetch_item", "input-bound")),
     Case("loop_asked_ahead", outside("Archive.fetch_item", "input-bound"), tolerated=frozenset({"sleep"})),  # two at a time
     Case("loop_decoded_by_processes", outside("parse", "input-bound")),

@@ -109,6 +109,7 @@ const struct record_descriptor *record_descriptor__of(uint16_t type);
 	X(MACHINE, rec_machine, resources, PASS, NONE, 0)                          \
 	X(LIMITS, rec_limits, resources, PASS, LAST, 4)                            \
 	X(STEPS, rec_steps, malformed, PASS, NONE, 0)                              \
-	X(SHORTAGE, rec_shortage, resources, PASS, LAST, 4)
+	X(SHORTAGE, rec_shortage, resources, PASS, LAST, 4)                        \
+	X(THROTTLE, rec_throttle, resources, PASS, NONE, 0)
 
 #endif
