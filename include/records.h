@@ -65,6 +65,7 @@ enum rec_type {
 	REC_STEPS,         /* user: many REC_STEP, packed: user/recording/step_blocks.h. The reader unpacks them */
 	REC_SHORTAGE,      /* user: what was short when a process ended */
 	REC_THROTTLE,      /* user: how often a quota of CPU time was used up; one a second */
+	REC_AWAITED,       /* user: what a place of the program waits on: wait_records.h */
 	REC__COUNT,
 };
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "include/wait_records.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
 #include "user/lib/search.h"
@@ -99,6 +100,27 @@ static int samples__add_calls(struct samples *samples, struct stacks *stacks, co
 	return 0;
 }
 
+/* What threads wait on at an instruction. */
+struct awaited_place {
+	uint32_t code, offset; /* the key */
+	uint32_t kinds;        /* 1 << enum awaited_kind */
+};
+
+static int samples__add_awaited(struct samples *samples, struct stacks *stacks, const struct rec_awaited *record)
+{
+	struct awaited_place *place;
+	uint32_t code;
+
+	if (!record->code || record->on > AWAITED_QUEUE)
+		return -EINVAL;
+	if (stacks__code_number(stacks, record->code, &code))
+		return -ENOMEM;
+	place = MAP_ADD(&samples->awaited, struct awaited_place, &((const uint32_t[]){code, record->offset}));
+	if (place)
+		place->kinds |= 1u << record->on;
+	return place ? 0 : -ENOMEM;
+}
+
 static int samples__add_pause(struct samples *samples, const struct rec_interval *record)
 {
 	struct gc_pause *pause = array__add(&samples->pauses, sizeof(*pause));
@@ -157,6 +179,8 @@ int samples__add(struct samples *samples, struct stacks *stacks, const struct re
 		return samples__add_around(samples, stacks, (const void *)record);
 	case REC_CALLS:
 		return samples__add_calls(samples, stacks, (const void *)record);
+	case REC_AWAITED:
+		return samples__add_awaited(samples, stacks, (const void *)record);
 	default:
 		return -EINVAL;
 	}
@@ -208,6 +232,18 @@ static bool is_handover(const struct code *code, const struct names *names)
 	return false;
 }
 
+/* In C, on what another thread hands over, and on nothing else. */
+static bool awaits_queue(const struct samples *samples, const struct stack *stack)
+{
+	const struct awaited_place *place;
+
+	if (!stack->cnt)
+		return false;
+	place = MAP_FIND(&samples->awaited, struct awaited_place,
+			 &((const uint32_t[]){stack->frames[0].code, stack->frames[0].offset}));
+	return place && place->kinds == 1u << AWAITED_QUEUE;
+}
+
 static int refine_stacks(struct samples *samples, const struct stacks *stacks, const struct names *names)
 {
 	size_t code_end = stacks__code_end(stacks), stack_end = stacks__stack_end(stacks);
@@ -234,7 +270,7 @@ static int refine_stacks(struct samples *samples, const struct stacks *stacks, c
 		loaders[i] = false;
 		for (uint32_t f = 0; f < stack.cnt; f++)
 			loaders[i] |= codes[stack.frames[f].code];
-		handovers[i] = stack.cnt && hand_over[stack.frames[0].code];
+		handovers[i] = stack.cnt && (hand_over[stack.frames[0].code] || awaits_queue(samples, &stack));
 	}
 	free(codes);
 	free(hand_over);
@@ -478,6 +514,7 @@ void samples__free(struct samples *samples)
 	free(samples->loaders.items);
 	free(samples->handovers.items);
 	free(samples->causes.items);
+	map__free(&samples->awaited);
 	intern__free(&samples->threads);
 	intern__free(&samples->symbols);
 	intern__free(&samples->wakers);

@@ -98,13 +98,14 @@ struct samples {
 	struct array pauses;     /* struct gc_pause */
 	struct array arounds;    /* struct around */
 	struct map calls;        /* struct calls */
+	struct map awaited;      /* struct awaited_place, see samples.c */
 	struct array loaders;    /* bool by stack: whether the stack waits for a DataLoader */
 	struct array handovers;  /* bool by stack: see samples__hands_over */
 	struct array causes;     /* uint8_t by path: the enum sample_cause of waits in the path, or CAUSE_NONE */
 };
 
 /*
- * Takes one of the four records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an
+ * Takes one of the five records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an
  * invalid record.
  */
 int samples__add(struct samples *samples, struct stacks *stacks, const struct rec_hdr *record);

@@ -169,6 +169,67 @@ def under_lock(trainer):
         trainer.update(batch)
 
 
+def filled_in_c(trainer):
+    """A thread reads items from far, and hands them over in a queue that has no code in Python."""
+    ready, archive = queue.SimpleQueue(), Archive()
+
+    def fill():
+        while True:
+            ready.put(archive.fetch_item())
+            while ready.qsize() > 2:
+                time.sleep(0.001)
+
+    threading.Thread(target=fill, daemon=True).start()
+    while True:
+        trainer.update(ready.get())
+
+
+def answered_in_c(trainer):
+    """Between forward and backward the loop asks a thread, by two such queues."""
+    asked, answers, batch = queue.SimpleQueue(), queue.SimpleQueue(), torch.randn(ROWS, WIDTH)
+    large = torch.randn(600, 600)
+
+    def rank_answers():
+        for number in iter(asked.get, None):
+            for _ in range(2):
+                large @ large
+            answers.put(number)
+
+    threading.Thread(target=rank_answers, daemon=True).start()
+    number = 0
+    while True:
+        loss = (trainer.net(batch) - batch).square().mean()
+        asked.put(number)
+        number = answers.get(timeout=60) + 1
+        trainer.optimizer.zero_grad()
+        loss.backward()
+        trainer.optimizer.step()
+        clock.step()
+
+
+def lock_beside_queue(trainer):
+    """A thread holds the lock that the loop takes, in the function in which it takes from such a queue, which is never empty."""
+    lock, ready, large = threading.Lock(), queue.SimpleQueue(), torch.randn(700, 700)
+    ready.put(torch.randn(ROWS, WIDTH))
+
+    def write_statistics():
+        while True:
+            with lock:
+                large @ large
+            time.sleep(0.0005)
+
+    def take_turn():
+        batch = ready.get()
+        ready.put(batch)
+        lock.acquire()
+        lock.release()
+        return batch
+
+    threading.Thread(target=write_statistics, daemon=True).start()
+    while True:
+        trainer.update(take_turn())
+
+
 class Round:
     """Work that two threads do together, after the forward."""
 
