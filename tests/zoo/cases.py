@@ -146,7 +146,8 @@ PROGRAMS = {
 KINDS = (
     "filled_by_thread asked_ahead decoded_by_processes generated at_hand in_bursts under_lock scored_by_thread short_epochs "
     "short_epochs_persistent slow_player equal_players skipped_updates in_bursts_of_work filled_in_c "
-    "answered_in_c lock_beside_queue"
+    "answered_in_c lock_beside_queue "
+    "accumulated_by_hand accumulated_and_compiled updated_by_hand"
 )
 PROGRAMS.update({"loop_" + kind: Program(("kinds.py", kind), about="torch alone, %s" % kind.replace("_", " ")) for kind in KINDS.split()})
 
@@ -240,6 +241,10 @@ CASES = [
     Case("loop_filled_in_c", outside("Archive.fetch_item", "input-bound"), tolerated=frozenset({"sleep"})),
     Case("loop_answered_in_c", outside("answered_in_c.<locals>.rank_answers", "thread-bound"), tolerated=frozenset({"thread_wait"})),
     Case("loop_lock_beside_queue", outside("lock_beside_queue.<locals>.take_turn", "lock-bound"), tolerated=frozenset({"lock"})),
+    Case("loop_accumulated_by_hand", Expect(COMPUTES)),
+    # steps of 2, 3, 4 and 5 backwards: those of 5 may be told as slow, with the work that they have more of
+    Case("loop_accumulated_and_compiled", Expect(COMPUTES), tolerated=frozenset({"op", "python", "native"})),
+    Case("loop_updated_by_hand", Expect(COMPUTES)),
     Case("loop_scored_by_thread", outside("Round.score_rounds", "thread-bound"), tolerated=frozenset({"thread_wait"})),
     Case("loop_short_epochs", Expect(frozenset({"input-bound"}), Slow(frozenset({"extra_work", "data_wait", "child_wait", "poll"}), optional=True))),
     Case("loop_short_epochs_persistent", Expect(COMPUTES | {"input-bound", "CPU-starved"}), tolerated=frozenset({"data_wait", "run_queue"})),

@@ -336,5 +336,44 @@ def skipped_updates(trainer):
             clock.step()
 
 
+def accumulated_by_hand(trainer):
+    """Three backwards for each update, which is by hand; the optimizer only clears the gradients."""
+    batches = [torch.randn(4 * ROWS, WIDTH) for _ in range(3)]
+    while True:
+        for batch in batches:
+            (trainer.net(batch) - batch).square().mean().backward()
+        with torch.no_grad():
+            for p in trainer.net.parameters():
+                p -= 1e-3 * p.grad
+        trainer.optimizer.zero_grad()
+        clock.step()
+
+
+def accumulated_and_compiled(trainer):
+    """An optimizer whose step torch.compile has taken in, after two to five backwards."""
+    batch = torch.randn(4 * ROWS, WIDTH)
+    update = torch.compile(trainer.optimizer.step, backend="aot_eager")
+    number = 0
+    while True:
+        trainer.optimizer.zero_grad(set_to_none=False)
+        number += 1
+        for _ in range(2 + number % 4):
+            (trainer.net(batch) - batch).square().mean().backward()
+        update()
+        clock.step()
+
+
+def updated_by_hand(trainer):
+    """One backward for each update by hand, and a zero_grad for each."""
+    batch = torch.randn(4 * ROWS, WIDTH)
+    while True:
+        (trainer.net(batch) - batch).square().mean().backward()
+        with torch.no_grad():
+            for p in trainer.net.parameters():
+                p -= 1e-3 * p.grad
+        trainer.optimizer.zero_grad()
+        clock.step()
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](Trainer())
