@@ -8,9 +8,10 @@
 enum awaited_kind {
 	AWAITED_OTHER, /* a lock, or not known */
 	AWAITED_QUEUE, /* a queue.SimpleQueue: what another thread hands over, not a lock that it holds */
+	AWAITED_FILES, /* names of files in a file system whose answers come from a server */
 };
 
-/* Where a thread waited in C: the innermost Python function of its stack, and on what. */
+/* Where a thread waited in C or in the kernel: the innermost Python function of its stack, and on what. */
 struct rec_awaited {
 	struct rec_hdr hdr;
 	__u32 pid;
@@ -18,6 +19,7 @@ struct rec_awaited {
 	__u64 code;   /* REC_CODE id */
 	__u32 on;     /* enum awaited_kind; a place may have both */
 	__u32 pad;
+	__u64 name; /* REC_NAME id of that file system: "/data (nfs4)"; 0: none */
 };
 
 #endif

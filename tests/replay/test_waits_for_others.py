@@ -93,6 +93,39 @@ def test_queue_in_c(tmp_path, seen, kind, cause):
     assert (found["class"], found["cause"]) == (kind, cause), found
 
 
+FAR, OPENAT, READ_CALL = 2, 257, 0  # enum awaited_kind; numbers of calls
+
+
+@pytest.mark.parametrize(
+    "call, cause, seen, found_cause, mount",
+    [
+        (OPENAT, "unknown", [(LOAD, 0, FAR, 900)], "file_system", "/data (nfs4)"),
+        (OPENAT, "disk_read", [(LOAD, 0, FAR, 900)], "file_system", "/data (nfs4)"),
+        (OPENAT, "unknown", [(LOAD, 0, FAR, 900), (LOAD, 0, FAR, 901)], "file_system", None),  # of several: none is named
+        (OPENAT, "unknown", [(LOAD, 0, FAR, 0)], "file_system", None),
+        (OPENAT, "unknown", [(LOAD, 0, FAR, 900), (LOAD, 0, OTHER, 0)], "unknown", None),  # a disk, too
+        (OPENAT, "unknown", [(LOAD, 4, FAR, 900)], "unknown", None),
+        (READ_CALL, "disk_read", [(LOAD, 0, FAR, 900)], "disk_read", None),  # what a file has, no name
+        (OPENAT, "pipe", [(LOAD, 0, FAR, 900)], "pipe", None),
+    ],
+)
+def test_far_files(tmp_path, call, cause, seen, found_cause, mount):
+    """A call on names of files that was seen to ask a server waits for that one, which the evidence names."""
+
+    def of_step(index, start):
+        yield rec.sample(PID, PID, rec.WAIT, start + WAIT, WAIT, LOCK, FORWARD, cause=cause, syscall=call)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+    awaited = [rec.name(900, "/data (nfs4)"), rec.name(901, "/home (fuse.sshfs)")]
+    awaited += [rec.record("AWAITED", pid=PID, code=code, offset=offset, on=on, name=name) for code, offset, on, name in seen]
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording([*steps(of_step), *awaited]))
+    found = helpers.report(file, "--steps")["verdict"]
+    assert found["cause"] == found_cause, found
+    named = [text for text in found["evidence"] if "to open, look up or list files" in text]
+    assert named == (["%s: 2.8 s to open, look up or list files" % mount] if mount else []), found
+
+
 def test_half(tmp_path):
     """A thread that sleeps for less than half of the wait is not what the wait is for."""
     found = verdict(tmp_path, waits(HANDOVER, THREAD, (THREAD, READING, "sleep", 6 * MS, (0, 0))))["verdict"]

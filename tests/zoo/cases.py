@@ -34,6 +34,7 @@ class Expect:
     slow: Slow = None
     straggler: int = None
     place: frozenset = None  # functions that the verdict may name; None: not judged
+    told: str = None  # words that its evidence has to have
     says: str = None  # words that the verdict has to have,
     never: str = None  # and words that it must not have
 
@@ -147,7 +148,7 @@ KINDS = (
     "filled_by_thread asked_ahead decoded_by_processes generated at_hand in_bursts under_lock scored_by_thread short_epochs "
     "short_epochs_persistent slow_player equal_players skipped_updates in_bursts_of_work filled_in_c "
     "answered_in_c lock_beside_queue "
-    "accumulated_by_hand accumulated_and_compiled updated_by_hand"
+    "accumulated_by_hand accumulated_and_compiled updated_by_hand opens_far opens_near lists_far"
 )
 PROGRAMS.update({"loop_" + kind: Program(("kinds.py", kind), about="torch alone, %s" % kind.replace("_", " ")) for kind in KINDS.split()})
 
@@ -245,6 +246,9 @@ CASES = [
     # steps of 2, 3, 4 and 5 backwards: those of 5 may be told as slow, with the work that they have more of
     Case("loop_accumulated_and_compiled", Expect(COMPUTES), tolerated=frozenset({"op", "python", "native"})),
     Case("loop_updated_by_hand", Expect(COMPUTES)),
+    Case("loop_opens_far", Expect(frozenset({"input-bound"}), place=frozenset({"Files.read_file"}), says="waiting: file_system", told=".far (fuse)")),
+    Case("loop_opens_near", Expect(COMPUTES, never="file system")),
+    Case("loop_lists_far", Expect(frozenset({"input-bound"}), place=frozenset({"Files.check_files", "exists"}), told=".far (fuse)")),
     Case("loop_scored_by_thread", outside("Round.score_rounds", "thread-bound"), tolerated=frozenset({"thread_wait"})),
     Case("loop_short_epochs", Expect(frozenset({"input-bound"}), Slow(frozenset({"extra_work", "data_wait", "child_wait", "poll"}), optional=True))),
     Case("loop_short_epochs_persistent", Expect(COMPUTES | {"input-bound", "CPU-starved"}), tolerated=frozenset({"data_wait", "run_queue"})),

@@ -140,6 +140,9 @@ def judge_place(found, expect, python):
 def judge_words(found, expect):
     why = found["verdict"]["why"]
     out = [(WRONG, 'it does not say "%s" but "%s"' % (expect.says, why))] if expect.says and expect.says not in why else []
+    evidence = "; ".join(found["verdict"]["evidence"])
+    if expect.told and expect.told not in evidence:
+        out.append((ABSTAINED, 'its evidence does not say "%s" but "%s"' % (expect.told, evidence)))
     return out + ([(WRONG, 'it says "%s"' % why)] if expect.never and expect.never in why else [])
 
 

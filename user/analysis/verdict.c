@@ -59,6 +59,7 @@ static const struct verdict_rule rules[] = {
 	{VERDICT_STARVED, 0.1, NONE, {CAUSE_RUN_QUEUE, NONE, NONE}, "waits for a free CPU"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_SLEEP, NONE, NONE}, "is spent sleeping"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_DISK_READ, NONE, NONE}, "waits for reads from disk"},
+	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_FILE_SYSTEM, NONE, NONE}, "waits for a file system on FUSE or the network"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PIPE, CAUSE_SOCKET, CAUSE_POLL}, "waits for pipes or sockets"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_CHILD_WAIT, NONE, NONE}, "waits for child processes"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PAUSED, NONE, NONE}, "is paused from outside (signal, debugger, freezer)"},
@@ -154,7 +155,7 @@ static enum verdict_class class_of_group(struct judge *j, const struct blame_gro
 
 	if (class != VERDICT_UNCLEAR || group->cause == CAUSE_UNKNOWN || group->cause == CAUSE_PAUSED)
 		return class;
-	if (group->phase == PHASE_DATA || group->cause == CAUSE_DISK_READ)
+	if (group->phase == PHASE_DATA || group->cause == CAUSE_DISK_READ || group->cause == CAUSE_FILE_SYSTEM)
 		return VERDICT_INPUT;
 	if (group->cause == BLAME_PYTHON)
 		return VERDICT_PYTHON;

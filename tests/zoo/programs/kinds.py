@@ -4,6 +4,7 @@ torch alone: loops that get their data, or wait for others, in ways of their own
 """
 
 import multiprocessing
+import os
 import queue
 import sys
 import threading
@@ -12,6 +13,7 @@ from collections import deque
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import clock
+import far_files
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -334,6 +336,66 @@ def skipped_updates(trainer):
         if number % 9:
             trainer.optimizer.step()
             clock.step()
+
+
+def far(seconds):
+    """A folder in a file system of a server that needs so long for a look-up."""
+    folder = os.path.join(os.environ["ZOO_TRUTH"] + ".far")
+    far_files.mount(folder, seconds)
+    return folder
+
+
+def near():
+    folder = os.path.join(os.environ["ZOO_TRUTH"] + ".near")
+    os.makedirs(folder)
+    for number in range(far_files.FILES):
+        with open(os.path.join(folder, str(number)), "wb") as file:
+            file.write(far_files.CONTENTS)
+    return folder
+
+
+class Files:
+    def __init__(self, folder):
+        self.folder, self.number = folder, 0
+
+    def read_file(self):
+        self.number += 1
+        with open(os.path.join(self.folder, str(self.number % far_files.FILES)), "rb") as file:
+            return len(file.read())
+
+    def check_files(self):
+        self.number += 1
+        return sum(os.path.exists(os.path.join(self.folder, str(self.number + i))) for i in range(4)) + len(os.listdir(self.folder))
+
+
+def opens(trainer, folder):
+    files, batch = Files(folder), torch.randn(ROWS, WIDTH)
+    while True:
+        total = sum(files.read_file() for _ in range(4))
+        trainer.update(batch + total % 2)
+
+
+def opens_far(trainer):
+    """Each step opens four small files of a server that is far away."""
+    opens(trainer, far(0.002))
+
+
+def opens_near(trainer):
+    """The same of the own disk, where they are in memory."""
+    opens(trainer, near())
+
+
+def lists_far(trainer):
+    """A thread asks which files there are, and says so in a queue."""
+    files, batch, ready = Files(far(0.003)), torch.randn(ROWS, WIDTH), queue.Queue(maxsize=1)
+
+    def look_up():
+        while True:
+            ready.put(files.check_files())
+
+    threading.Thread(target=look_up, daemon=True).start()
+    while True:
+        trainer.update(batch + ready.get() % 2)
 
 
 def accumulated_by_hand(trainer):

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What threads wait on that wait as for a lock: REC_AWAITED. A queue.SimpleQueue waits in C, and
- * looks like one. stepflame looks at such threads from outside while they wait, a few times a
+ * What threads wait on that wait as for a lock, or in a call on names of files: REC_AWAITED. A
+ * queue.SimpleQueue waits in C, and looks like a lock; the kernel's cause does not tell a server from
+ * a disk, or has none. stepflame looks at such threads from outside while they wait, a few times a
  * second at first, until it has met the places where they do. No probe: the job pays nothing for it.
  */
 #include "user/session/sources/awaited.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "include/name_hash.h"
 #include "include/wait_records.h"
 #include "user/lib/map.h"
+#include "user/proc/far_files.h"
+#include "user/proc/proc.h"
 #include "user/proc/task.h"
 #include "user/runtime/python/pyawaited.h"
 #include "user/runtime/python/pythread.h"
@@ -21,6 +26,8 @@
 #define THREADS_MAX 16     /* that are looked at */
 #define LOOKS_MAX   60     /* at each of them */
 #define PLACES_MAX  256
+#define MOUNTS_NS   10000000000ull /* for how long the mounts of a process count */
+#define MOUNTS_MAX  (1u << 20)     /* bytes */
 
 struct asked {
 	pid_t pid, tid;
@@ -33,7 +40,10 @@ struct awaited {
 	uint64_t next_ns;
 	struct asked threads[THREADS_MAX];
 	size_t cnt;
-	struct map places; /* {pid, code address, offset, kind}: those that were emitted */
+	struct map places; /* {pid, code address, offset, kind, name}: those that were emitted */
+	char *mounts;      /* of that process, as of then; NULL: not known */
+	pid_t mounts_pid;
+	uint64_t mounts_ns;
 };
 
 static struct awaited *state_of(const struct session *s)
@@ -45,7 +55,8 @@ void awaited__note(struct session *s, const struct rec_sample *sample)
 {
 	struct awaited *own = state_of(s);
 
-	if (sample->kind != SAMPLE_WAIT || sample->cause != CAUSE_LOCK || !sample->waits ||
+	if (sample->kind != SAMPLE_WAIT || !sample->waits ||
+	    (sample->cause != CAUSE_LOCK && !far_files__is_call(sample->syscall)) ||
 	    sample->weight_ns / sample->waits < LEAST_NS || own->cnt == THREADS_MAX || s->options.live_ns)
 		return;
 	for (size_t i = 0; i < own->cnt; i++)
@@ -73,16 +84,17 @@ static int find_state(const struct target *t, struct asked *asked, pid_t nstid)
 }
 
 /* true: it is a place that has not been emitted. */
-static bool is_new(struct awaited *own, pid_t pid, const struct py_awaited *at)
+static bool is_new(struct awaited *own, pid_t pid, const struct py_awaited *at, uint64_t name)
 {
-	const uint64_t key[] = {(uint32_t)pid, at->code, (uint64_t)at->on << 32 | at->offset};
+	const uint64_t key[] = {(uint32_t)pid, at->code, (uint64_t)at->on << 32 | at->offset, name};
 
 	if (map__find(&own->places, key, sizeof(key), sizeof(key)) || own->places.items.cnt >= PLACES_MAX)
 		return false;
 	return map__add(&own->places, key, sizeof(key), sizeof(key));
 }
 
-static void emit(struct session *s, const struct target *t, const struct py_awaited *at)
+/* far: the name of the file system of AWAITED_FILES; "": none. */
+static void emit(struct session *s, const struct target *t, const struct py_awaited *at, const char *far)
 {
 	struct rec_awaited rec = {.hdr = {.type = REC_AWAITED, .size = sizeof(rec)},
 				  .pid = t->process.pid,
@@ -91,18 +103,69 @@ static void emit(struct session *s, const struct target *t, const struct py_awai
 	uint32_t first_line;
 	char *file, *name;
 
-	if (py_awaited__name(t->process.pid, &t->python.process, at->code, &file, &name, &first_line))
+	if (!is_new(state_of(s), t->process.pid, at, *far ? session__name_id(far) : 0) ||
+	    py_awaited__name(t->process.pid, &t->python.process, at->code, &file, &name, &first_line))
 		return;
 	rec.code = name_hash__end(
 		name_hash__add(name_hash__add(session__name_id(file), session__name_id(name)), first_line));
+	rec.name = *far ? session__emit_name(s, far) : 0;
 	session__emit(s, &rec.hdr);
 	free(file);
 	free(name);
 }
 
+static const char *mounts_of(struct awaited *own, pid_t pid)
+{
+	uint64_t now = session__now_ns();
+	char path[64];
+	size_t size;
+
+	if (own->mounts_pid == pid && now < own->mounts_ns + MOUNTS_NS)
+		return own->mounts;
+	free(own->mounts);
+	own->mounts_pid = pid;
+	own->mounts_ns = now;
+	snprintf(path, sizeof(path), "/proc/%d/mountinfo", pid);
+	if (proc__slurp_path(path, MOUNTS_MAX, &own->mounts, &size))
+		own->mounts = NULL;
+	return own->mounts;
+}
+
+/* Does it wait for the other end of a named pipe? */
+static bool is_at_pipe(const struct asked *asked)
+{
+	size_t size;
+	char *text;
+	bool is_pipe;
+
+	if (proc__slurp(asked->pid, asked->tid, "wchan", &text, &size))
+		return true; /* not known */
+	is_pipe = strstr(text, "fifo") || !strncmp(text, "wait_for_partner", 16);
+	free(text);
+	return is_pipe;
+}
+
+/* Sets what it waits on, where that is a call on names of files. */
+static void look_at_files(struct awaited *own, const struct asked *asked, struct py_awaited *at,
+			  char far[FAR_FILES_BYTES])
+{
+	const char *mounts;
+	struct task task;
+
+	if (task__read(asked->pid, asked->tid, &task) || !far_files__is_call(task.syscall))
+		return;
+	mounts = mounts_of(own, asked->pid);
+	at->on = AWAITED_OTHER;
+	if (mounts && !is_at_pipe(asked) && !far_files__of(asked->pid, &task, mounts, far))
+		at->on = AWAITED_FILES;
+	else
+		*far = 0;
+}
+
 static void look_at(struct session *s, struct asked *asked)
 {
 	const struct target *t = targets__find(s, asked->pid);
+	char far[FAR_FILES_BYTES] = "";
 	struct py_awaited at;
 	uint64_t runs, after;
 	pid_t nstid;
@@ -121,10 +184,11 @@ static void look_at(struct session *s, struct asked *asked)
 		asked->looks = LOOKS_MAX;
 		return;
 	}
-	if (!py_awaited__read(asked->pid, &t->python.process, asked->state.tstate, &at) &&
-	    !task__waits(asked->pid, asked->tid, &nstid, &after) && runs == after &&
-	    is_new(state_of(s), asked->pid, &at))
-		emit(s, t, &at);
+	if (py_awaited__read(asked->pid, &t->python.process, asked->state.tstate, &at))
+		return;
+	look_at_files(state_of(s), asked, &at, far);
+	if (!task__waits(asked->pid, asked->tid, &nstid, &after) && runs == after)
+		emit(s, t, &at, far);
 }
 
 static void tend(struct session *s)
@@ -146,6 +210,7 @@ static void tend(struct session *s)
 static void free_state(struct session *s)
 {
 	map__free(&state_of(s)->places);
+	free(state_of(s)->mounts);
 }
 
 const struct source source_awaited = {
