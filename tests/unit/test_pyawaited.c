@@ -10,9 +10,12 @@
 
 #include "tests/children.h"
 #include "tests/pythons.h"
+#include "user/proc/deputy.h"
 #include "user/proc/task.h"
 #include "user/runtime/python/pyawaited.h"
 #include "user/runtime/python/pythread.h"
+
+#define LOOKS 200
 
 /*
  * A line a thread: its id; the name of its function, which says on what it waits, in which the innermost frame is; its
@@ -126,6 +129,32 @@ static void read_waiting(pid_t pid, pid_t tid, const struct python *python, stru
 	} while (cnt < 0 || err || task__waits(pid, tid, &nstid, &after) || runs != after);
 }
 
+/* CPU time of what a look takes at a thread that waits, of us and the deputy. */
+static double look_us(pid_t pid, pid_t tid, const struct python *python)
+{
+	struct py_thread *states, *state;
+	struct py_awaited awaited;
+	uint64_t runs, begin;
+	pid_t nstid;
+	int cnt;
+
+	assert_int_equal(task__waits(pid, tid, &nstid, &runs), 0);
+	cnt = py_thread__list_still(pid, python, &states);
+	assert_true(cnt > 0);
+	state = py_thread__of(pid, nstid, python->process.tss_offset, states, cnt);
+	assert_non_null(state);
+	begin = deputy__cpu_ns();
+	for (int i = 0; i < LOOKS; i++) {
+		task__waits(pid, tid, &nstid, &runs);
+		py_thread__of(pid, nstid, python->process.tss_offset, state, 1);
+		py_awaited__read(pid, &python->process, state->tstate, &awaited);
+		task__waits(pid, tid, &nstid, &runs);
+	}
+	begin = deputy__cpu_ns() - begin;
+	free(states);
+	return begin / 1e3 / LOOKS;
+}
+
 static void test_awaited(void **state)
 {
 	struct process process;
@@ -161,6 +190,7 @@ static void test_awaited(void **state)
 		free(file);
 		free(name);
 	}
+	print_message("  %s: CPU time of a look: %.0f us\n", python.version, look_us(pid, tids[0], &python));
 	/* addresses where there is nothing */
 	for (uint64_t address = 0; address < 1ull << 48; address = address * 8 + 1) {
 		struct py_awaited awaited;

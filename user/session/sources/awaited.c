@@ -23,8 +23,9 @@
 
 #define LOOK_NS     250000000ull
 #define LEAST_NS    500000 /* of a wait: shorter ones are rarely met */
-#define THREADS_MAX 16     /* that are looked at */
-#define LOOKS_MAX   60     /* at each of them */
+#define THREADS_MAX 8      /* that are looked at */
+#define LOOKS_MAX   100    /* at each of them, */
+#define LOOK_AGAIN  4      /* of which one at a place that is known counts as so many */
 #define PLACES_MAX  256
 #define MOUNTS_NS   10000000000ull /* for how long the mounts of a process count */
 #define MOUNTS_MAX  (1u << 20)     /* bytes */
@@ -93,8 +94,8 @@ static bool is_new(struct awaited *own, pid_t pid, const struct py_awaited *at, 
 	return map__add(&own->places, key, sizeof(key), sizeof(key));
 }
 
-/* far: the name of the file system of AWAITED_FILES; "": none. */
-static void emit(struct session *s, const struct target *t, const struct py_awaited *at, const char *far)
+/* far: the name of the file system of AWAITED_FILES; "": none. false: it was emitted before. */
+static bool emit(struct session *s, const struct target *t, const struct py_awaited *at, const char *far)
 {
 	struct rec_awaited rec = {.hdr = {.type = REC_AWAITED, .size = sizeof(rec)},
 				  .pid = t->process.pid,
@@ -105,13 +106,14 @@ static void emit(struct session *s, const struct target *t, const struct py_awai
 
 	if (!is_new(state_of(s), t->process.pid, at, *far ? session__name_id(far) : 0) ||
 	    py_awaited__name(t->process.pid, &t->python.process, at->code, &file, &name, &first_line))
-		return;
+		return false;
 	rec.code = name_hash__end(
 		name_hash__add(name_hash__add(session__name_id(file), session__name_id(name)), first_line));
 	rec.name = *far ? session__emit_name(s, far) : 0;
 	session__emit(s, &rec.hdr);
 	free(file);
 	free(name);
+	return true;
 }
 
 static const char *mounts_of(struct awaited *own, pid_t pid)
@@ -187,8 +189,8 @@ static void look_at(struct session *s, struct asked *asked)
 	if (py_awaited__read(asked->pid, &t->python.process, asked->state.tstate, &at))
 		return;
 	look_at_files(state_of(s), asked, &at, far);
-	if (!task__waits(asked->pid, asked->tid, &nstid, &after) && runs == after)
-		emit(s, t, &at, far);
+	if (!task__waits(asked->pid, asked->tid, &nstid, &after) && runs == after && !emit(s, t, &at, far))
+		asked->looks += LOOK_AGAIN - 1;
 }
 
 static void tend(struct session *s)
