@@ -65,6 +65,8 @@ enum rec_type {
 	REC_STEPS,         /* user: many REC_STEP, packed: user/recording/step_blocks.h. The reader unpacks them */
 	REC_SHORTAGE,      /* user: what was short when a process ended */
 	REC_REST,          /* user: a process is not recorded for a while, for --budget: cumulative by pid */
+	REC_THROTTLE,      /* user: how often a quota of CPU time was used up; one a second */
+	REC_AWAITED,       /* user: what a place of the program waits on: wait_records.h */
 	REC__COUNT,
 };
 
@@ -580,15 +582,13 @@ struct rec_counter {
 
 struct rec_cost {
 	struct rec_hdr hdr;
-	__u64 hits;         /* probe hits in the targets */
-	__u64 busiest_hits; /* of the target that paid most */
-	__u64 hit_ns;       /* cost of one hit on this machine: the trap, measured at start, and the program, sampled */
-	__u64 attach_ns, detach_ns; /* from attaching the first probe to the last */
-	__u64 own_cpu_ns;           /* stepflame's CPU time while recording */
-	__u64 own_rss_bytes;        /* its resident set */
-	__u64 busiest_sampler_ns;   /* in the sampler's programs, for that target */
-	__u64 busiest_calls;        /* system calls of that target, estimated from one in HITS_PER_SAMPLE */
-	__u64 call_ns;              /* cost of one such call, like hit_ns */
+	__u64 hits, busiest_hits; /* probe hits: in the targets; in the one that paid most */
+	__u64 hit_ns; /* cost of one hit on this machine: the trap, measured at start, and the program, sampled */
+	__u64 attach_ns, detach_ns;      /* from attaching the first probe to the last */
+	__u64 own_cpu_ns, own_rss_bytes; /* stepflame's: CPU time while recording; resident set */
+	__u64 busiest_sampler_ns;        /* in the sampler's programs, for that target */
+	__u64 busiest_calls;             /* system calls of that target, estimated from one in HITS_PER_SAMPLE */
+	__u64 call_ns;                   /* cost of one such call, like hit_ns */
 };
 
 struct rec_note {

@@ -48,6 +48,18 @@ struct rec_limits {
 	__u64 milli_cpus;   /* CPU time a second that a quota gives, in ms; 0: no quota */
 };
 
+/* Of a cgroup with a quota, one in which a process is: counts since that was made. */
+struct rec_throttle {
+	struct rec_hdr hdr;
+	__u64 time_ns;
+	__u32 pid;
+	__u32 above;              /* how many levels above the process's own cgroup */
+	__u64 group;              /* tells it from others */
+	__u64 milli_cpus;         /* CPU time a second that the quota gives, in ms */
+	__u64 periods, throttled; /* in which it had something to run; and used its quota up */
+	__u64 throttled_ns;       /* how long it was used up, of all CPUs together */
+};
+
 enum shortage_known { SHORTAGE_CGROUP = 1, SHORTAGE_MACHINE = 2, SHORTAGE_SHM = 4 };
 
 /* What was short when a process ended: where something was. */

@@ -26,6 +26,16 @@ class Group:
     def limit_cpus(self, cpus):
         self.limit.write_text(("%d" if self.version == 1 else "%d 100000") % (cpus * 100000))  # of a period of 100,000 us, as it is at first
 
+    def come_first(self):
+        """Before what else runs on the machine."""
+        (self.folder / ("cpu.shares" if self.version == 1 else "cpu.weight")).write_text("262144" if self.version == 1 else "10000")
+
+    def throttled(self):
+        """Periods of its quota, in how many it was used up, and for how many seconds, by the kernel."""
+        rows = dict(line.split() for line in (self.limit.parent / "cpu.stat").read_text().splitlines())
+        seconds = int(rows["throttled_time"]) / 1e9 if self.version == 1 else int(rows["throttled_usec"]) / 1e6
+        return int(rows["nr_periods"]), int(rows["nr_throttled"]), seconds
+
     def command(self, *words):
         """One that runs in it, with its children."""
         return ["sh", "-c", 'echo $$ > "$0"/cgroup.procs; exec "$@"', str(self.folder), *map(str, words)]

@@ -13,11 +13,13 @@ SECONDS = 6  # resources are looked at once a second
 pytestmark = pytest.mark.alone
 
 
-def verdict_of(bench, command, *args, beside=()):
+def verdict_of(bench, command, *args, beside=(), before=None):
     stop = bench.directory / "stop"
     job = bench.job("steady.py", "--stop", stop, *args, command=command).until_ready()
     record = bench.record("-p", job.pid).until_armed()
     others = [bench.process(*words) for words in beside]
+    if before:
+        before()
     job.release()
     time.sleep(SECONDS)
     stop.touch()
@@ -25,17 +27,43 @@ def verdict_of(bench, command, *args, beside=()):
     for other in others:
         other.kill()
     assert record.wait() == helpers.OK, record.what()
-    verdict = helpers.report(record.file, "--steps")["verdict"]
+    found = helpers.report(record.file, "--steps")
+    bench.main = next(row for row in found["resources"] if row["role"] == "main")
+    verdict = found["verdict"]
     assert verdict["class"] == "CPU-starved", verdict
     return verdict["why"], " ".join(verdict["next"])
 
 
+def check_throttled(bench, why, first, last):
+    """What the report says that the kernel counted is no more than what it counted from before the job's first step to its end, and most of it."""
+    periods, throttled, seconds = (b - a for a, b in zip(first, last))
+    row = bench.main["limits"]["throttled"]
+    assert row["cpus"] == 0.5 and row["levels_above"] == 0
+    assert periods / 2 < row["periods"] <= periods and throttled / 2 < row["throttled_periods"] <= throttled, (row, periods, throttled)
+    assert row["throttled_share"] * bench.main["seconds"] <= 1.01 * seconds, (row, bench.main, seconds)
+    said = "its own limit of 0.5 CPUs: throttled in %d of %d periods" % (row["throttled_periods"], row["periods"])
+    assert said in why and "%.0f %% of the time" % (100 * row["throttled_share"]) in why, why
+
+
 @helpers.needs_bpf
 def test_quota(bench):
+    first = []
     with cgroups.made("cpu") as group:
         group.limit_cpus(0.5)
-        why, advice = verdict_of(bench, group.command(*JOB))
-    assert "its cgroup is limited to 0.5 CPUs" in why and "raise the CPU limit of its container" in advice, (why, advice)
+        group.come_first()
+        why, advice = verdict_of(bench, group.command(*JOB), before=lambda: first.extend(group.throttled()))
+        check_throttled(bench, why, first, group.throttled())
+    assert "raise the CPU limit of its container" in advice, (why, advice)
+
+
+@helpers.needs_bpf
+def test_quota_that_is_not_used_up(bench):
+    """Others have the CPUs of a job whose quota is more than it gets."""
+    burn = ["sh", "-c", "while :; do :; done"]
+    with cgroups.made("cpu") as group:
+        group.limit_cpus(0.9)
+        why, advice = verdict_of(bench, group.command(*JOB), beside=[burn] * (3 * os.cpu_count()))
+    assert "others have them" in why and "see what else runs" in advice, (why, advice)
 
 
 @helpers.needs_bpf

@@ -75,6 +75,17 @@ CASES = [
     ("right", {"place": "slow.py:20 Slow.item", "in": "Slow.item"}),
     ("wrong", {"place": "slow.py:20 Slow.items", "in": "Slow.item"}),
     ("abstained", {"in": "Slow.item"}),
+    ("right", {"says": "getting data"}),
+    ("wrong", {"says": "its own limit"}),
+    ("right", {"never": "its own limit"}),
+    ("wrong", {"never": "getting data"}),
+    ("right", {"told": "/data (nfs4)"}),
+    ("abstained", {"told": "/home (nfs4)"}),
+    ("right", {"quota": [120, 60], "throttled": (100, 49)}),
+    ("wrong", {"quota": [120, 60], "throttled": (100, 90)}),
+    ("wrong", {"quota": [120, 60], "throttled": (130, 65)}),
+    ("abstained", {"quota": [120, 60]}),
+    ("wrong", {"throttled": (100, 50)}),
 ]
 
 
@@ -87,12 +98,16 @@ def test_judge(judge, verdict, change):
     del steps[50 : 50 + change.get("missing", 0)]
     group = dict(FOUND["causes"][0], **{key: change[key] for key in ("cause", "over_s", "rhythm") if key in change})
     group["where"] = [{"name": change.get("name", "Slow.item")}]
-    told = {"class": change.get("class", "input-bound"), "place": change.get("place")}
-    found = dict(FOUND, steps=steps, causes=[group], verdict=told, straggler=change.get("straggler"))
+    told = {"class": change.get("class", "input-bound"), "place": change.get("place"), "why": "40 % goes into getting data"}
+    told["evidence"] = ["/data (nfs4): 1 s to open, look up or list files"]
+    periods, used_up = change.get("throttled", (0, 0))
+    throttled = {"periods": periods, "throttled_periods": used_up} if periods else None
+    found = dict(FOUND, resources=[{"limits": None}, {"limits": {"throttled": throttled}}], steps=steps, causes=[group], verdict=told, straggler=change.get("straggler"))
     slow = table.slow("sleep", "Slow.item", change.get("slow_every", 10)) if change.get("slow", True) else None
     place = frozenset({change["in"]}) if "in" in change else None
-    case = table.Case("any", table.Expect(frozenset({"input-bound"}), slow, place=place), python=change.get("python", "3.11"))
+    words = {key: change[key] for key in ("says", "never", "told") if key in change}
+    case = table.Case("any", table.Expect(frozenset({"input-bound"}), slow, place=place, **words), python=change.get("python", "3.11"))
     # recording began somewhat before it was said to
     ends = [1000 + 0.1 + change.get("clock", 0) + i * STEP for i in range(-500, 700)]
-    truth = judge.Truth(ends, 1000.05, change.get("delayed", 0))
+    truth = judge.Truth(ends, 1000.05, change.get("delayed", 0), change.get("quota"))
     assert judge.judge(found, case, truth)[0] == verdict, judge.judge(found, case, truth)

@@ -12,6 +12,7 @@
 #include "user/elf/kernel_symbols.h"
 #include "user/proc/cgroup.h"
 #include "user/proc/environ.h"
+#include "user/proc/far_files.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
 #include "user/proc/process.h"
@@ -141,8 +142,8 @@ static void find_cgroups(const uint8_t *data, size_t size)
 	static const char cgroups[] = "4:memory:/docker/a b\n0::/x\n";
 	static const char mounts[] =
 		"4 3 0:9 /docker /m\\040 rw - cgroup cgroup rw,memory\n4 3 0:9 / /u rw - cgroup2 cgroup2 rw\n";
+	char *text = malloc(size + 1), far[FAR_FILES_BYTES];
 	struct cgroup_folder folder;
-	char *text = malloc(size + 1);
 
 	memcpy(text, data, size);
 	text[size] = 0;
@@ -152,6 +153,9 @@ static void find_cgroups(const uint8_t *data, size_t size)
 						 &folder))
 				FUZZ_CHECK(strlen(folder.path) < sizeof(folder.path) &&
 					   strlen(folder.path) >= folder.mount_bytes && folder.path[0] == '/');
+	for (int i = 0; i < 3; i++)
+		if (!far_files__of_path(i == 1 ? "/m x/y" : text, i == 0 ? mounts : text, far))
+			FUZZ_CHECK(memchr(far, 0, sizeof(far)) && far[0] == '/');
 	free(text);
 }
 

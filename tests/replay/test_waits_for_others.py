@@ -4,7 +4,7 @@
 import helpers
 import pytest
 import recfile as rec
-from .loops import BACKWARD, BARE, CHILD, FORWARD, HANDOVER, HELPER, LOCK, MS, PID, READING, START, STEP, STEPS, WAIT, preamble
+from .loops import BACKWARD, BARE, CHILD, FORWARD, HANDOVER, HELPER, LOAD, LOCK, MS, PID, READ, READING, START, STEP, STEPS, WAIT, preamble
 
 def steps(of_step):
     """of_step(index, start): the samples of one step, which has 17 ms of forward and 3 ms of backward."""
@@ -65,6 +65,65 @@ def test_other_thread(tmp_path, name):
     assert (found["class"], found["cause"]) == (kind, cause), found
     assert place is None or place in found["place"], found
     assert 0.69 < found["share"] < 0.71, found
+
+
+OTHER, IN_C = 0, 1  # enum awaited_kind
+
+
+@pytest.mark.parametrize(
+    "seen, kind, cause",
+    [
+        ([(READ, 0, IN_C)], "lock-bound", "lock"),  # of another function
+        ([(LOAD, 4, IN_C)], "lock-bound", "lock"),  # of another line
+        ([(LOAD, 0, OTHER)], "lock-bound", "lock"),
+        ([(LOAD, 0, IN_C), (LOAD, 0, OTHER)], "lock-bound", "lock"),  # the same line waits on both
+        ([(LOAD, 0, IN_C)], "unclear", "sleep"),
+        ([(LOAD, 0, IN_C), (LOAD, 4, OTHER), (READ, 0, OTHER)], "unclear", "sleep"),
+        ([(0, 0, IN_C), (LOAD, 0, 7), (LOAD, 0, IN_C)], "unclear", "sleep"),  # records that make no sense
+    ],
+)
+def test_queue_in_c(tmp_path, seen, kind, cause):
+    """A wait in C is for what another thread hands over where it was seen to be on a queue, and on nothing else."""
+    of_step = waits(LOCK, THREAD, (THREAD, READING, "sleep", 13 * MS, (0, 0)))
+    file = tmp_path / "a.rec"
+    awaited = b"".join(rec.record("AWAITED", pid=PID, code=code, offset=offset, on=on) for code, offset, on in seen)
+    records = [*steps(of_step)]
+    file.write_bytes(rec.recording([*records[:-1], awaited, records[-1]]))
+    found = helpers.report(file, "--steps")["verdict"]
+    assert (found["class"], found["cause"]) == (kind, cause), found
+
+
+FAR, OPENAT, READ_CALL = 2, 257, 0  # enum awaited_kind; numbers of calls
+
+
+@pytest.mark.parametrize(
+    "call, cause, seen, found_cause, mount",
+    [
+        (OPENAT, "unknown", [(LOAD, 0, FAR, 900)], "file_system", "/data (nfs4)"),
+        (OPENAT, "disk_read", [(LOAD, 0, FAR, 900)], "file_system", "/data (nfs4)"),
+        (OPENAT, "unknown", [(LOAD, 0, FAR, 900), (LOAD, 0, FAR, 901)], "file_system", None),  # of several: none is named
+        (OPENAT, "unknown", [(LOAD, 0, FAR, 0)], "file_system", None),
+        (OPENAT, "unknown", [(LOAD, 0, FAR, 900), (LOAD, 0, OTHER, 0)], "unknown", None),  # a disk, too
+        (OPENAT, "unknown", [(LOAD, 4, FAR, 900)], "unknown", None),
+        (READ_CALL, "disk_read", [(LOAD, 0, FAR, 900)], "disk_read", None),  # what a file has, no name
+        (OPENAT, "pipe", [(LOAD, 0, FAR, 900)], "pipe", None),
+    ],
+)
+def test_far_files(tmp_path, call, cause, seen, found_cause, mount):
+    """A call on names of files that was seen to ask a server waits for that one, which the evidence names."""
+
+    def of_step(index, start):
+        yield rec.sample(PID, PID, rec.WAIT, start + WAIT, WAIT, LOCK, FORWARD, cause=cause, syscall=call)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+    awaited = [rec.name(900, "/data (nfs4)"), rec.name(901, "/home (fuse.sshfs)")]
+    awaited += [rec.record("AWAITED", pid=PID, code=code, offset=offset, on=on, name=name) for code, offset, on, name in seen]
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording([*steps(of_step), *awaited]))
+    found = helpers.report(file, "--steps")["verdict"]
+    assert found["cause"] == found_cause, found
+    named = [text for text in found["evidence"] if "to open, look up or list files" in text]
+    assert named == (["%s: 2.8 s to open, look up or list files" % mount] if mount else []), found
 
 
 def test_half(tmp_path):

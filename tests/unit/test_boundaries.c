@@ -25,6 +25,7 @@ struct maker {
 };
 
 static struct {
+	bool cleared; /* a zero_grad is before the next boundary */
 	struct job *job;
 	struct maker makers[2];
 	struct steps *steps;
@@ -34,6 +35,7 @@ static int setup(void **state)
 {
 	(void)state;
 	made.job = job__new();
+	made.cleared = false;
 	made.makers[0] = (struct maker){.tid = TID};
 	made.makers[1] = (struct maker){.tid = OTHER_TID};
 	made.steps = NULL;
@@ -60,7 +62,8 @@ static void boundary(struct maker *maker, __u64 time_ns, enum step_rule rule, bo
 				  .rule = rule};
 	__u64 ns = maker->last_ns ? time_ns - maker->last_ns : 0;
 
-	record.phase_ns[PHASE_OTHER] = ns / 4;
+	record.phase_ns[PHASE_OPTIMIZER] = made.cleared ? 1000 : 0;
+	record.phase_ns[PHASE_OTHER] = ns / 4 - record.phase_ns[PHASE_OPTIMIZER];
 	record.phase_ns[PHASE_BACKWARD] = ns - ns / 4;
 	maker->last_ns = time_ns;
 	if (!lost)
@@ -78,7 +81,7 @@ static void other_at(__u64 time_ms, enum step_rule rule)
 }
 
 /* What the job says; its steps follow each other from start_ms, 0: with holes; each of length_ms. NULL: there are none. */
-static const struct step_track *expect(enum step_rule rule, __u64 cnt, __u64 start_ms, __u64 length_ms, __u64 lost)
+static const struct step_track *expect(uint32_t rule, __u64 cnt, __u64 start_ms, __u64 length_ms, __u64 lost)
 {
 	const struct step_track *track;
 	size_t track_cnt;
@@ -97,14 +100,15 @@ static const struct step_track *expect(enum step_rule rule, __u64 cnt, __u64 sta
 		if (!start_ms)
 			continue;
 		assert_int_equal(track->steps[i].start_ns, (start_ms + i * length_ms) * MS);
-		assert_int_equal(track->steps[i].phase_ns[PHASE_OTHER] + track->steps[i].phase_ns[PHASE_BACKWARD],
+		assert_int_equal(track->steps[i].phase_ns[PHASE_OTHER] + track->steps[i].phase_ns[PHASE_BACKWARD] +
+					 track->steps[i].phase_ns[PHASE_OPTIMIZER],
 				 length_ms * MS);
 	}
 	assert_int_equal(track->misfit_ns, 0);
 	return track;
 }
 
-static void expect_window(__u64 steps, enum step_rule rule)
+static void expect_window(__u64 steps, uint32_t rule)
 {
 	uint64_t found;
 	uint32_t found_rule;
@@ -123,6 +127,81 @@ static void test_plain(void **state)
 		at(15 + 10 * i, STEP_LOADER_OPTIMIZER);
 	expect(STEP_LOADER_OPTIMIZER, 9, 15, 10, 0);
 	expect_window(10, STEP_LOADER_OPTIMIZER);
+}
+
+/* Backwards at 10 ms, 20 ms, ...; a zero_grad is behind each `every`th; the first boundary has had one before. */
+static void accumulate(__u64 cnt, __u64 every, __u64 lost)
+{
+	for (__u64 i = 1; i <= cnt; i++) {
+		made.cleared = i % every == 1 || every == 1;
+		boundary(&made.makers[0], 10 * i * MS, STEP_BACKWARD, i == lost);
+	}
+}
+
+/* By hand: gradients are cleared behind each 4th backward, which ends the step. */
+static void test_cleared_after_four(void **state)
+{
+	const struct step_track *track;
+
+	accumulate(41, 4, 0);
+	track = expect(STEP_ZERO_GRAD, 9, 40, 40, 0);
+	for (size_t i = 1; i < track->step_cnt; i++)
+		assert_int_equal(track->steps[i].index, track->steps[i - 1].index + 1);
+	expect_window(10, STEP_ZERO_GRAD);
+}
+
+/* A step that lacks a backward is lost, and no other. */
+static void test_cleared_after_four_with_a_loss(void **state)
+{
+	accumulate(41, 4, 22);
+	expect(STEP_ZERO_GRAD, 8, 0, 40, 1);
+	expect_window(10 + 1, STEP_ZERO_GRAD);
+}
+
+/* Each backward has one behind it, or none has: each is a step. */
+static void test_cleared_each_time(void **state)
+{
+	accumulate(20, 1, 0);
+	expect(STEP_BACKWARD, 19, 10, 10, 0);
+	expect_window(20, STEP_BACKWARD);
+}
+
+static void test_never_cleared(void **state)
+{
+	accumulate(20, 100, 0);
+	expect(STEP_BACKWARD, 19, 10, 10, 0);
+}
+
+/* Two are no rule; and what comes once in many backwards, now and then, is none either. */
+static void test_rarely_cleared(void **state)
+{
+	accumulate(30, 12, 0);
+	expect(STEP_BACKWARD, 29, 10, 10, 0);
+}
+
+static void test_cleared_now_and_then(void **state)
+{
+	static const __u64 at_index[] = {1, 18, 70, 90, 160};
+
+	for (__u64 i = 1, k = 0; i <= 170; i++) {
+		made.cleared = k < 5 && i == at_index[k];
+		k += made.cleared;
+		boundary(&made.makers[0], 10 * i * MS, STEP_BACKWARD, false);
+	}
+	expect(STEP_BACKWARD, 169, 10, 10, 0);
+}
+
+/* An optimizer decides, whatever was accumulated. */
+static void test_cleared_with_optimizer(void **state)
+{
+	for (__u64 i = 1; i <= 40; i++) {
+		made.cleared = i % 4 == 1;
+		at(10 * i, STEP_BACKWARD);
+		made.cleared = true;
+		if (i % 4 == 0)
+			at(10 * i + 5, STEP_OPTIMIZER);
+	}
+	expect(STEP_OPTIMIZER, 9, 45, 40, 0);
 }
 
 /* By hand, with a DataLoader: phases of boundaries by worse rules are in the steps. */
@@ -362,9 +441,25 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(plain),           TEST(by_hand), TEST(accumulation), TEST(replaced), TEST(covers_far_more),
-		TEST(trains_between),  TEST(threads), TEST(lost),         TEST(anew),     TEST(forward),
-		TEST(forward_by_rule), TEST(any),
+		TEST(plain),
+		TEST(by_hand),
+		TEST(accumulation),
+		TEST(cleared_after_four),
+		TEST(cleared_after_four_with_a_loss),
+		TEST(cleared_each_time),
+		TEST(never_cleared),
+		TEST(rarely_cleared),
+		TEST(cleared_now_and_then),
+		TEST(cleared_with_optimizer),
+		TEST(replaced),
+		TEST(covers_far_more),
+		TEST(trains_between),
+		TEST(threads),
+		TEST(lost),
+		TEST(anew),
+		TEST(forward),
+		TEST(forward_by_rule),
+		TEST(any),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

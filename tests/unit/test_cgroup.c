@@ -277,6 +277,95 @@ static void one_look(void **state)
 	cgroup_look__release(&own);
 }
 
+static struct cgroup_quota quotas[CGROUP_QUOTAS_MAX];
+
+static size_t find_quotas(void)
+{
+	struct cgroup_look own = {.root = root};
+	size_t cnt = cgroup_look__quotas(&own, PID, quotas);
+
+	cgroup_look__release(&own);
+	return cnt;
+}
+
+/* Of version 2 in microseconds, of version 1 in nanoseconds. */
+static void throttling(void **state)
+{
+	struct cgroup_throttle throttle;
+
+	put("/proc/self/mountinfo", MOUNTS_2);
+	put("/proc/7/cgroup", "0::/pod/a/b\n");
+	put("/sys/fs/cgroup/pod/a/b/cpu.max", "50000 100000\n");
+	put("/sys/fs/cgroup/pod/a/b/cpu.stat",
+	    "usage_usec 9\nnr_periods 130\nnr_throttled 129\nthrottled_usec 5330000\n");
+	put("/sys/fs/cgroup/pod/a/cpu.max", "max 100000\n");
+	put("/sys/fs/cgroup/pod/a/cpu.stat", "usage_usec 9\n");
+	put("/sys/fs/cgroup/pod/cpu.max", "400000 100000\n");
+	put("/sys/fs/cgroup/pod/cpu.stat", "nr_periods 7\nnr_throttled 0\nthrottled_usec 0\n");
+	assert_int_equal(find_quotas(), 2);
+	assert_true(quotas[0].above == 0 && quotas[0].milli_cpus == 500 && quotas[1].above == 2 &&
+		    quotas[1].milli_cpus == 4000 && quotas[0].group != quotas[1].group);
+	assert_true(cgroup_quota__throttle(&quotas[0], &throttle));
+	assert_true(throttle.periods == 130 && throttle.throttled == 129 && throttle.throttled_ns == 5330000000);
+	assert_true(cgroup_quota__throttle(&quotas[1], &throttle));
+	assert_true(throttle.periods == 7 && !throttle.throttled && !throttle.throttled_ns);
+	cgroup_quotas__release(quotas, 2);
+
+	put("/proc/self/mountinfo", MOUNTS_1);
+	put("/proc/7/cgroup", "2:cpu,cpuacct:/ab\n");
+	put("/sys/fs/cgroup/cpu,cpuacct/ab/cpu.cfs_quota_us", "150000\n");
+	put("/sys/fs/cgroup/cpu,cpuacct/ab/cpu.cfs_period_us", "100000\n");
+	assert_int_equal(find_quotas(), 0); /* without counts */
+	put("/sys/fs/cgroup/cpu,cpuacct/ab/cpu.stat", "nr_periods 3\nnr_throttled 2\nthrottled_time 5330\n");
+	assert_int_equal(find_quotas(), 1);
+	assert_true(quotas[0].milli_cpus == 1500);
+	assert_true(cgroup_quota__throttle(quotas, &throttle));
+	assert_true(throttle.periods == 3 && throttle.throttled == 2 && throttle.throttled_ns == 5330);
+	cgroup_quotas__release(quotas, 1);
+}
+
+/* Files that are gone, long or senseless; more levels than are looked at; quotas that are none. */
+static void throttling_may_be_anything(void **state)
+{
+	static const char *const wrong[] = {"", "nr_periods\n", "nr_periods 1\nnr_throttled x\nthrottled_usec 1\n",
+					    "nr_periods 1\nnr_throttled 1\n",
+					    "nr_periods 1\nnr_throttled 1\nthrottled_usec 18446744073709551615\n"};
+	char path[512] = "/sys/fs/cgroup", own[512] = "0::", name[600], *text;
+	struct cgroup_throttle throttle;
+
+	assert_int_equal(find_quotas(), 0);
+	put("/proc/self/mountinfo", MOUNTS_2);
+	for (int i = 0; i < 2 * CGROUP_QUOTAS_MAX; i++) {
+		strcat(path, "/a");
+		strcat(own, "/a");
+		snprintf(name, sizeof(name), "%s/cpu.max", path);
+		put(name, "1000 100000\n");
+		snprintf(name, sizeof(name), "%s/cpu.stat", path);
+		put(name, wrong[0]);
+	}
+	put("/proc/7/cgroup", own);
+	assert_int_equal(find_quotas(), CGROUP_QUOTAS_MAX);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		put(name, wrong[i]);
+		assert_false(cgroup_quota__throttle(quotas, &throttle));
+	}
+	text = malloc(100001);
+	memset(text, 'x', 100000);
+	text[100000] = 0;
+	put(name, text);
+	free(text);
+	assert_false(cgroup_quota__throttle(quotas, &throttle));
+	unlink(quotas[0].file);
+	assert_false(cgroup_quota__throttle(quotas, &throttle));
+	cgroup_quotas__release(quotas, CGROUP_QUOTAS_MAX);
+	for (size_t i = 0; i < 2; i++) {
+		put("/proc/7/cgroup", "0::/b\n");
+		put("/sys/fs/cgroup/b/cpu.stat", "");
+		put("/sys/fs/cgroup/b/cpu.max", i ? "99999999999999999 1\n" : "0 100000\n");
+		assert_int_equal(find_quotas(), 0);
+	}
+}
+
 static void this_process(void **state)
 {
 	struct cgroup_look own = {0};
@@ -302,6 +391,8 @@ int main(void)
 		TEST(files_may_be_missing_or_long),
 		cmocka_unit_test(processors_are_counted),
 		TEST(one_look),
+		TEST(throttling),
+		TEST(throttling_may_be_anything),
 		cmocka_unit_test(this_process),
 	};
 

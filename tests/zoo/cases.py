@@ -34,6 +34,9 @@ class Expect:
     slow: Slow = None
     straggler: int = None
     place: frozenset = None  # functions that the verdict may name; None: not judged
+    told: str = None  # words that its evidence has to have
+    says: str = None  # words that the verdict has to have,
+    never: str = None  # and words that it must not have
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ def work(every):
 CRAWL = Expect(
     frozenset({"input-bound"}), slow("data_wait sleep", optional=True), place=frozenset({"SlowItems.wait_for_storage", "Crawl.__getitem__"})
 )
+QUOTA = Expect(frozenset({"CPU-starved"}), says="its own limit of 0.4 CPUs: throttled in")
 HOG = Expect(frozenset({"CPU-starved"}))
 
 PROGRAMS = {
@@ -142,7 +146,9 @@ PROGRAMS = {
 }
 KINDS = (
     "filled_by_thread asked_ahead decoded_by_processes generated at_hand in_bursts under_lock scored_by_thread short_epochs "
-    "short_epochs_persistent slow_player equal_players skipped_updates"
+    "short_epochs_persistent slow_player equal_players skipped_updates in_bursts_of_work filled_in_c "
+    "answered_in_c lock_beside_queue "
+    "accumulated_by_hand accumulated_and_compiled updated_by_hand opens_far opens_near lists_far"
 )
 PROGRAMS.update({"loop_" + kind: Program(("kinds.py", kind), about="torch alone, %s" % kind.replace("_", " ")) for kind in KINDS.split()})
 
@@ -223,6 +229,9 @@ CASES = [
     Case("cleanrl_ppo", Expect(COMPUTES | {"extra-work"}, slow("extra_work python op native", None, 16))),
     # FakeData makes and scales its images in the training process
     Case("dcgan", Expect(OPS | {"input-bound"})),
+    Case("lightning_transformer", QUOTA, "quota"),
+    Case("loop_in_bursts_of_work", QUOTA, "quota"),  # it uses less than the quota
+    Case("loop_at_hand", Expect(COMPUTES, never="limit of"), "loose_quota"),
     Case("loop_filled_by_thread", outside("Archive.fetch_item", "input-bound")),
     Case("loop_asked_ahead", outside("Archive.fetch_item", "input-bound"), tolerated=frozenset({"sleep"})),  # two at a time
     Case("loop_decoded_by_processes", outside("parse", "input-bound")),
@@ -230,6 +239,16 @@ CASES = [
     Case("loop_at_hand", Expect(COMPUTES)),
     Case("loop_in_bursts", Expect(frozenset({"input-bound"})), tolerated=frozenset({"sleep", "thread_wait", "lock", "data_wait"})),
     Case("loop_under_lock", outside("under_lock.<locals>.take_turn", "lock-bound"), tolerated=frozenset({"lock"})),
+    Case("loop_filled_in_c", outside("Archive.fetch_item", "input-bound"), tolerated=frozenset({"sleep"})),
+    Case("loop_answered_in_c", outside("answered_in_c.<locals>.rank_answers", "thread-bound"), tolerated=frozenset({"thread_wait"})),
+    Case("loop_lock_beside_queue", outside("lock_beside_queue.<locals>.take_turn", "lock-bound"), tolerated=frozenset({"lock"})),
+    Case("loop_accumulated_by_hand", Expect(COMPUTES)),
+    # steps of 2, 3, 4 and 5 backwards: those of 5 may be told as slow, with the work that they have more of
+    Case("loop_accumulated_and_compiled", Expect(COMPUTES), tolerated=frozenset({"op", "python", "native"})),
+    Case("loop_updated_by_hand", Expect(COMPUTES)),
+    Case("loop_opens_far", Expect(frozenset({"input-bound"}), place=frozenset({"Files.read_file"}), says="waiting: file_system", told=".far (fuse)")),
+    Case("loop_opens_near", Expect(COMPUTES, never="file system")),
+    Case("loop_lists_far", Expect(frozenset({"input-bound"}), place=frozenset({"Files.check_files", "exists"}), told=".far (fuse)")),
     Case("loop_scored_by_thread", outside("Round.score_rounds", "thread-bound"), tolerated=frozenset({"thread_wait"})),
     Case("loop_short_epochs", Expect(frozenset({"input-bound"}), Slow(frozenset({"extra_work", "data_wait", "child_wait", "poll"}), optional=True))),
     Case("loop_short_epochs_persistent", Expect(COMPUTES | {"input-bound", "CPU-starved"}), tolerated=frozenset({"data_wait", "run_queue"})),

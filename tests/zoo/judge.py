@@ -13,6 +13,7 @@ COUNT_SHARE, COUNT_LEAST = 0.02, 2  # steps that may be missing or too many: bot
 MEDIAN_SHARE, MEDIAN_SECONDS = 0.05, 0.0003
 ALIGNED_STEPS, ALIGNED_SECONDS = 100, 1
 GROUP_SHARE = 0.05  # of the time of all steps: slow steps that lost less are no statement
+QUOTA_SHARE = 0.05  # of the periods of a quota, that may be used up or not where the kernel has it otherwise: both ends of the window
 STARVED_SHARE = 0.05  # of the window, for which the program was ready to run and did not: other load is to blame, too
 
 
@@ -21,6 +22,7 @@ class Truth:
     steps: list  # their ends, by the program's clock
     begin: float  # of the recording's window, by the same clock
     delayed_share: float  # of the window, for which the thread that trains waited for a CPU, by /proc
+    quota: list = None  # periods of its quota of CPU time, and in how many that was used up, by the kernel
 
     def of(self, found):
         """Durations of the steps that ended while the report's steps lasted, and for how long these did."""
@@ -135,6 +137,28 @@ def judge_place(found, expect, python):
     return [(RIGHT if any(names_match(word, expect.place, python) for word in words) else WRONG, "the verdict's place %s" % told)]
 
 
+def judge_words(found, expect):
+    why = found["verdict"]["why"]
+    out = [(WRONG, 'it does not say "%s" but "%s"' % (expect.says, why))] if expect.says and expect.says not in why else []
+    evidence = "; ".join(found["verdict"]["evidence"])
+    if expect.told and expect.told not in evidence:
+        out.append((ABSTAINED, 'its evidence does not say "%s" but "%s"' % (expect.told, evidence)))
+    return out + ([(WRONG, 'it says "%s"' % why)] if expect.never and expect.never in why else [])
+
+
+def judge_quota(found, truth):
+    """How often a quota was used up, as the kernel counted from before the recording to behind it."""
+    rows = [row["limits"]["throttled"] for row in found["resources"] if row["limits"]]
+    told = next((row for row in rows if row), None)
+    if not truth.quota or not truth.quota[0]:
+        return [(WRONG, "a quota that it does not have")] if told else []
+    if not told:
+        return [(ABSTAINED, "no periods")]
+    share, said = truth.quota[1] / truth.quota[0], told["throttled_periods"] / told["periods"]
+    right = told["periods"] <= truth.quota[0] and abs(share - said) <= QUOTA_SHARE
+    return [(RIGHT if right else WRONG, "%d of %d periods, in truth %d of %d" % (told["throttled_periods"], told["periods"], *truth.quota[::-1]))]
+
+
 def judge(found, case, truth):
     """(right, wrong or abstained; why)"""
     starved = truth.delayed_share >= STARVED_SHARE
@@ -145,6 +169,7 @@ def judge(found, case, truth):
     if found["steps"]:
         all_of_it += judge_class(found, case.expect, starved) + judge_slow(found, case.expect, tolerated, case.python)
         all_of_it += judge_straggler(found, case.expect) + judge_place(found, case.expect, case.python)
+        all_of_it += judge_words(found, case.expect) + judge_quota(found, truth)
     for verdict in (WRONG, ABSTAINED):
         why = [text for which, text in all_of_it if which == verdict]
         if why:

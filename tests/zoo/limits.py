@@ -77,4 +77,28 @@ class LittleMemory(Limit):
         self.write("memory.limit_in_bytes", limit, "memory.max", limit)
 
 
-LIMITS = {"disk": SlowDisk, "memory": LittleMemory}
+class Quota(Limit):
+    """Of CPU time. What it has of CPUs, it has before other programs."""
+
+    CPUS = 0.4
+
+    def __init__(self):
+        super().__init__("cpu")
+        self.write("cpu.shares", "262144", "cpu.weight", "10000")
+
+    def set(self, path):
+        self.write("cpu.cfs_quota_us", "%d" % (self.CPUS * 100000), "cpu.max", "%d 100000" % (self.CPUS * 100000))
+
+    def counts(self):
+        """By the kernel: periods of the quota in which the program ran, and in how many of them it was used up."""
+        rows = dict(line.split() for line in (self.folder / "cpu.stat").read_text().splitlines())
+        return int(rows["nr_periods"]), int(rows["nr_throttled"])
+
+
+class LooseQuota(Quota):
+    """More than one thread can use."""
+
+    CPUS = 1.5
+
+
+LIMITS = {"quota": Quota, "loose_quota": LooseQuota, "disk": SlowDisk, "memory": LittleMemory}

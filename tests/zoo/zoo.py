@@ -160,6 +160,10 @@ class Run:
         cpu = max(os.sched_getaffinity(0))
         self.hog = subprocess.Popen(["taskset", "-c", str(cpu), sys.executable, "-c", HOG], preexec_fn=come_first)
 
+    def counts(self):
+        """What the kernel counts of its limit."""
+        return self.limit.counts() if hasattr(self.limit, "counts") else ()
+
     def said(self):
         return (self.folder / "log").read_text(errors="replace")[-1500:]
 
@@ -247,7 +251,9 @@ def run_case(case, python, options):
             for pid in descendants(run.process.pid):  # torchrun's ranks have sessions of their own
                 put_first(pid)
             run.plant()
+            counts = run.counts()
             begin, share = record(run, options.seconds, file)
+            counts = [last - first for first, last in zip(counts, run.counts())]
             pid, log = run.trainer()
             logs = run.logs()
         finally:
@@ -256,7 +262,7 @@ def run_case(case, python, options):
     planted = sorted(event for one in logs.values() for event in one["planted"] if event[0] >= begin)
     if ":" in case.fault and len(planted) < PLANTED_LEAST:
         raise Failed("the fault was planted %d times" % len(planted))
-    truth = {"pid": pid, "begin": begin, "delayed_share": share, "steps": [end for _, end in log["step"]], "planted": planted}
+    truth = {"pid": pid, "begin": begin, "delayed_share": share, "steps": [end for _, end in log["step"]], "planted": planted, "quota": counts}
     (options.out / (case.name + ".truth.json")).write_text(json.dumps(truth))
     return judge_file(case, file)
 
@@ -266,11 +272,13 @@ def judge_file(case, file):
     found = report(file)
     file.with_suffix(".json").write_text(json.dumps(found, indent=1))
     known = json.loads(file.with_suffix(".truth.json").read_text())
-    truth = judge.Truth(known["steps"], known["begin"], known["delayed_share"])
+    truth = judge.Truth(known["steps"], known["begin"], known["delayed_share"], known.get("quota"))
     verdict, why = judge.judge(found, case, truth)
     told = "%s; %s" % (found["verdict"]["class"], judge.group_text(found))
     if case.expect.place:
         told += "; in %s" % found["verdict"]["place"]
+    if case.expect.says:
+        told += '; "%s"' % found["verdict"]["why"]
     if found["straggler"]:
         told += "; straggler %s" % found["straggler"]["rank"]
     speed = "-"
@@ -294,6 +302,8 @@ def expected_text(expect):
         out.append("every %d" % expect.slow.every if expect.slow.every else "any rhythm")
     if expect.straggler is not None:
         out.append("straggler %d" % expect.straggler)
+    if expect.says:
+        out.append('"%s"' % expect.says)
     if expect.place:
         out.append("in " + " or ".join(sorted(expect.place)))
     return "; ".join(out)

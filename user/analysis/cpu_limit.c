@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/analysis/cpu_limit.h"
 
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
 #include "user/analysis/resources.h"
 #include "user/model/resources.h"
 
 #define USED_UP     0.9 /* of what may be used */
 #define OTHERS_PART 4   /* a job that uses so many times as much as all others waits for itself */
 #define MIN_NS      2e9
+#define MOST        0.5  /* of what a process waits for a CPU: that is why */
+#define SOME        0.05 /* of the time: worth a word */
+#define SPREAD      1.1  /* a count and its time are read one after the other */
 
 static bool same_machine(uint32_t a, uint32_t b)
 {
@@ -45,37 +52,175 @@ static double used_ns(struct resources *resources, uint32_t pid)
 	return sum;
 }
 
-void cpu_limit__of(struct job *job, uint32_t pid, struct cpu_limit *out)
+enum counts { COUNTS_NONE, COUNTS_SOME, COUNTS_WRONG };
+
+/* Between two looks at one quota. Wrong: the kernel would not say that. */
+static enum counts throttle__between(const struct rec_throttle *a, const struct rec_throttle *b, uint32_t cpus,
+				     struct cpu_throttle *out)
+{
+	double ns = (double)b->time_ns - a->time_ns, throttled_ns = (double)b->throttled_ns - a->throttled_ns;
+
+	if (b->periods < a->periods || b->throttled < a->throttled || b->throttled_ns < a->throttled_ns ||
+	    !b->milli_cpus)
+		return COUNTS_WRONG;
+	if (ns < MIN_NS || b->periods == a->periods || !cpus)
+		return COUNTS_NONE;
+	*out = (struct cpu_throttle){b->milli_cpus / 1e3, b->above, b->periods - a->periods,
+				     b->throttled - a->throttled, throttled_ns / ns};
+	return out->throttled <= out->periods && out->share <= SPREAD * cpus && !out->throttled == !out->share
+		       ? COUNTS_SOME
+		       : COUNTS_WRONG;
+}
+
+/* The first of a process, by pid. O(log). */
+static size_t first_of(const struct rec_throttle *all, size_t cnt, uint32_t pid)
+{
+	size_t low = 0, high = cnt;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (all[middle].pid < pid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+bool cpu_throttle__find(struct job *job, uint32_t pid, struct cpu_throttle *out)
 {
 	struct resources *resources = job__resources(job);
-	const struct rec_limits *limits = resources__limits(resources, pid);
+	double busy;
+	uint32_t cpus = machine_cpus(resources, pid, &busy);
+	struct cpu_throttle one;
+	size_t cnt;
+	const struct rec_throttle *all = resources__throttles(resources, &cnt); /* by pid, group and time */
+	bool found = false, wrong = false;
+
+	*out = (struct cpu_throttle){0};
+	for (size_t i = first_of(all, cnt, pid), end; i < cnt && all[i].pid == pid; i = end) {
+		enum counts counts;
+
+		for (end = i + 1; end < cnt && all[end].pid == pid && all[end].group == all[i].group; end++)
+			;
+		counts = throttle__between(&all[i], &all[end - 1], cpus, &one);
+		wrong = wrong || counts == COUNTS_WRONG;
+		if (counts != COUNTS_SOME)
+			continue;
+		if (!found || one.share > out->share)
+			*out = one;
+		found = true;
+	}
+	if (wrong)
+		*out = (struct cpu_throttle){0};
+	return found && !wrong;
+}
+
+/* Without the quota. */
+static void find_without_quota(struct job *job, uint32_t pid, struct cpu_limit *out)
+{
+	const struct rec_limits *limits = resources__limits(job__resources(job), pid);
 	double busy;
 
-	*out = (struct cpu_limit){CPU_HELD_ITSELF, 0, machine_cpus(resources, pid, &busy)};
+	out->holder = CPU_HELD_ITSELF;
+	out->cpus = machine_cpus(job__resources(job), pid, &busy);
 	if (limits && limits->processors && limits->processors < out->cpus) {
 		out->holder = CPU_HELD_ALLOWED;
 		out->cpus = limits->processors;
 	}
-	if (limits && limits->milli_cpus && limits->milli_cpus / 1e3 < out->cpus) {
+}
+
+/* CPUs that a quota gives; UINT32_MAX: none. */
+static double quota_of(struct job *job, uint32_t pid)
+{
+	const struct rec_limits *limits = resources__limits(job__resources(job), pid);
+
+	return limits && limits->milli_cpus ? limits->milli_cpus / 1e3 : UINT32_MAX;
+}
+
+void cpu_limit__of(struct job *job, uint32_t pid, struct cpu_limit *out)
+{
+	double quota = quota_of(job, pid);
+
+	*out = (struct cpu_limit){0};
+	find_without_quota(job, pid, out);
+	if (quota < out->cpus) {
 		out->holder = CPU_HELD_QUOTA;
-		out->cpus = limits->milli_cpus / 1e3;
+		out->cpus = quota;
 	}
 }
 
-void cpu_limit__find(struct job *job, uint32_t pid, struct cpu_limit *out)
+void cpu_limit__find(struct job *job, uint32_t pid, double waits, struct cpu_limit *out)
 {
 	struct resources *resources = job__resources(job);
 	struct resource_samples own = resource_samples__of(job, pid);
 	double ns = own.cnt ? (double)own.items[own.cnt - 1].time_ns - own.items[0].time_ns : 0, busy, others;
+	bool counted;
 
 	cpu_limit__of(job, pid, out);
 	out->used = ns > 0 ? used_ns(resources, pid) / ns : 0;
+	counted = cpu_throttle__find(job, pid, &out->throttle);
 	if (!out->cpus || ns < MIN_NS) {
 		out->holder = CPU_HELD_UNKNOWN;
 		return;
 	}
+	/* The kernel knows whether it was a quota: it may be one that a burst uses up, or that others use, too. */
+	if (out->throttle.throttled && out->throttle.share >= MOST * waits) {
+		out->holder = CPU_HELD_QUOTA;
+		out->cpus = out->throttle.cpus;
+		return;
+	}
+	if (counted)
+		find_without_quota(job, pid, out);
 	machine_cpus(resources, pid, &busy);
 	others = busy < 0 ? out->used : busy - out->used;
-	if (out->used < USED_UP * out->cpus && (out->holder != CPU_HELD_ITSELF || out->used < OTHERS_PART * others))
+	if (out->used < USED_UP * out->cpus && (out->holder != CPU_HELD_ITSELF || out->used < OTHERS_PART * others)) {
 		out->holder = CPU_HELD_OTHERS;
+		out->cpus = fmin(out->cpus, quota_of(job, pid));
+	}
+}
+
+/* "limit of 0.5 CPUs: throttled in 129 of 130 periods, 41 % of the time" */
+static void say_throttle(const struct cpu_throttle *throttle, char text[CPU_LIMIT_TEXT])
+{
+	char time[48];
+
+	/* The kernel adds up what each CPU was throttled for. */
+	if (throttle->share <= 1)
+		snprintf(time, sizeof(time), "%.0f %% of the time", 100 * throttle->share);
+	else
+		snprintf(time, sizeof(time), "%.2g s a second, all CPUs together", throttle->share);
+	snprintf(text, CPU_LIMIT_TEXT, "%s of %.2g CPUs%s: throttled in %" PRIu64 " of %" PRIu64 " periods, %s",
+		 throttle->above ? "the limit" : "its own limit", throttle->cpus,
+		 throttle->above ? " of a cgroup around its own" : "", throttle->throttled, throttle->periods, time);
+}
+
+void cpu_limit__text(const struct cpu_limit *limit, char text[2 * CPU_LIMIT_TEXT])
+{
+	const struct cpu_throttle *throttle = &limit->throttle;
+	char of_quota[CPU_LIMIT_TEXT] = "", who[CPU_LIMIT_TEXT] = "";
+
+	if (throttle->throttled && (limit->holder == CPU_HELD_QUOTA || throttle->share >= SOME))
+		say_throttle(throttle, of_quota);
+	if (limit->holder == CPU_HELD_OTHERS)
+		snprintf(who, sizeof(who), "others have them: this job uses %.2g CPUs of the %.2g that it may use",
+			 limit->used, limit->cpus);
+	else if (limit->holder == CPU_HELD_QUOTA && *of_quota)
+		snprintf(who, sizeof(who), "the job uses %.2g CPUs", limit->used);
+	else if (limit->holder == CPU_HELD_QUOTA)
+		snprintf(who, sizeof(who), "its cgroup is limited to %.2g CPUs, and the job uses %.2g", limit->cpus,
+			 limit->used);
+	else if (limit->holder == CPU_HELD_ALLOWED)
+		snprintf(who, sizeof(who), "it may run on %.0f of the machine's CPUs, and uses %.2g", limit->cpus,
+			 limit->used);
+	else if (limit->holder == CPU_HELD_ITSELF)
+		snprintf(who, sizeof(who),
+			 "its own threads and processes have them: they use %.2g of the machine's %.0f CPUs",
+			 limit->used, limit->cpus);
+	if (limit->holder == CPU_HELD_QUOTA && *of_quota)
+		snprintf(text, 2 * CPU_LIMIT_TEXT, "%s; %s", of_quota, who);
+	else
+		snprintf(text, 2 * CPU_LIMIT_TEXT, "%s%s%s", who, *who && *of_quota ? "; also " : "",
+			 *who ? of_quota : "");
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Whose fault is it that a process waits for a CPU? In: the CPU time of the processes of a job, once
- * a second, and what their cgroups and the machine have. A job that uses all that it may use waits
- * for itself, or for its limit; else others have the CPUs.
+ * a second, what their cgroups and the machine have, and how often the kernel says that a quota was
+ * used up. A job that uses all that it may use waits for itself, or for its limit; else others have
+ * the CPUs.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_CPU_LIMIT_H
 #define STEPFLAME_USER_ANALYSIS_CPU_LIMIT_H
+
+#include <stdbool.h>
 
 #include "user/model/job.h"
 
@@ -17,15 +20,32 @@ enum cpu_holder {
 	CPU_HELD_ITSELF,  /* itself: it uses all of the machine's */
 };
 
+/* What the kernel counted of one quota while the process was looked at. */
+struct cpu_throttle {
+	double cpus;                 /* the quota */
+	uint32_t above;              /* levels between the process's own cgroup and that of the quota */
+	uint64_t periods, throttled; /* in which the cgroup had something to run; in which the quota was used up */
+	double share;                /* of the time it was used up, summed over the CPUs: may be above 1 */
+};
+
 struct cpu_limit {
 	enum cpu_holder holder;
-	double used; /* CPUs, by all recorded processes of that machine, on average; 0: not known */
-	double cpus; /* CPUs that they may use; 0: not known */
+	double used;                  /* CPUs, by all recorded processes of that machine, on average; 0: not known */
+	double cpus;                  /* CPUs that they may use; 0: not known */
+	struct cpu_throttle throttle; /* without periods: not known */
 };
 
 /* What limits a process, whether or not it uses that up. */
 void cpu_limit__of(struct job *job, uint32_t pid, struct cpu_limit *out);
-/* Who has the CPUs while it waits for one. */
-void cpu_limit__find(struct job *job, uint32_t pid, struct cpu_limit *out);
+/* Who has the CPUs while it waits for one, for that share of the time. */
+void cpu_limit__find(struct job *job, uint32_t pid, double waits, struct cpu_limit *out);
+#define CPU_LIMIT_TEXT 192
+/* "its own limit of 0.5 CPUs: throttled in 129 of 130 periods, 41 % of the time"; "": nobody is known. */
+void cpu_limit__text(const struct cpu_limit *limit, char text[2 * CPU_LIMIT_TEXT]);
+/*
+ * The quota that held a process up most. false: there is none, it was looked at for too short a
+ * time, or what the kernel says of one cannot be.
+ */
+bool cpu_throttle__find(struct job *job, uint32_t pid, struct cpu_throttle *out);
 
 #endif

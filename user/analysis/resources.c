@@ -164,6 +164,8 @@ static int fill_use(struct job *job, const struct resource_samples *all, const u
 		.limits = resources__limits(job__resources(job), all->items->pid),
 		.full_s = UNKNOWN,
 	};
+	if (use->limits)
+		cpu_throttle__find(job, use->pid, &use->throttle);
 	use->rates.read_per_s = disk.read_per_s;
 	use->rates.written_per_s = disk.written_per_s;
 	use->rates.received_per_s = net.received_per_s;

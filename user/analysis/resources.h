@@ -7,6 +7,7 @@
 #define STEPFLAME_USER_ANALYSIS_RESOURCES_H
 
 #include "include/resource_records.h"
+#include "user/analysis/cpu_limit.h"
 #include "user/analysis/steps.h"
 
 /* A second or more of each sum, below 0: not known. */
@@ -30,6 +31,7 @@ struct resource_use {
 	double full_s;                   /* until the memory that is left is used up at this rate; below 0: not known */
 	bool of_cgroup;                  /* that memory is what a limit of its cgroup leaves; else: the machine's */
 	const struct rec_limits *limits; /* owned by the job; NULL: not known */
+	struct cpu_throttle throttle;    /* of its quota; without periods: not known */
 };
 
 /*

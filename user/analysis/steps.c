@@ -112,25 +112,28 @@ static void set_phases(struct step_track *track, struct step *step, const uint64
 static int make_steps(struct step_track *track, const struct boundaries *boundaries, const struct boundary_track *of)
 {
 	struct step *steps = calloc(of->cnt, sizeof(*steps));
-	size_t from, to = 0;
+	size_t from, to = 0, before = 0;
+	uint64_t number = 0; /* where not each boundary ends a step */
 
 	track->steps = steps;
 	if (!steps)
 		return -ENOMEM;
 	track->pid = of->pid;
 	track->tid = of->tid;
-	track->rule = of->rule;
+	track->rule = boundary_track__rule(of);
 	track->lost = of->lost;
 	while (boundaries__next(boundaries, of, &from, &to)) {
 		struct step *step = &steps[track->step_cnt];
 		uint64_t said_ns[PHASE__COUNT] = {0};
 
+		number += from == before ? 1 : 2; /* steps are missing: no rhythm goes over that */
+		before = to;
 		if (track->step_cnt && of->all[from]->time_ns < step[-1].end_ns)
 			continue; /* corrupt recording */
 		track->step_cnt++;
 		*step = (struct step){.start_ns = of->all[from]->time_ns,
 				      .end_ns = of->all[to]->time_ns,
-				      .index = of->all[to]->index};
+				      .index = of->by_zero_grad ? number : of->all[to]->index};
 		track->total_ns += step__ns(step);
 		for (size_t i = from + 1; i <= to; i++)
 			add_phases(said_ns, of->all[i], of->rule);

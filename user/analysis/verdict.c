@@ -59,6 +59,7 @@ static const struct verdict_rule rules[] = {
 	{VERDICT_STARVED, 0.1, NONE, {CAUSE_RUN_QUEUE, NONE, NONE}, "waits for a free CPU"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_SLEEP, NONE, NONE}, "is spent sleeping"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_DISK_READ, NONE, NONE}, "waits for reads from disk"},
+	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_FILE_SYSTEM, NONE, NONE}, "waits for a file system on FUSE or the network"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PIPE, CAUSE_SOCKET, CAUSE_POLL}, "waits for pipes or sockets"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_CHILD_WAIT, NONE, NONE}, "waits for child processes"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PAUSED, NONE, NONE}, "is paused from outside (signal, debugger, freezer)"},
@@ -154,7 +155,7 @@ static enum verdict_class class_of_group(struct judge *j, const struct blame_gro
 
 	if (class != VERDICT_UNCLEAR || group->cause == CAUSE_UNKNOWN || group->cause == CAUSE_PAUSED)
 		return class;
-	if (group->phase == PHASE_DATA || group->cause == CAUSE_DISK_READ)
+	if (group->phase == PHASE_DATA || group->cause == CAUSE_DISK_READ || group->cause == CAUSE_FILE_SYSTEM)
 		return VERDICT_INPUT;
 	if (group->cause == BLAME_PYTHON)
 		return VERDICT_PYTHON;
@@ -434,22 +435,24 @@ static void say_parts(struct judge *j, const struct verdict_rule *rule)
 			100 * of_rule, cause ? "waiting: " : "on the CPU", sample_cause__name(cause));
 }
 
+static double share_of_cause(const struct step_sum *sum, unsigned int cause)
+{
+	uint64_t ns = 0;
+
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		ns += sum->ns[phase][cause];
+	return sum->total_ns ? (double)ns / sum->total_ns : 0;
+}
+
 /* Other programs, as often as the job itself: its limit, or its own threads. */
 static void say_who_has_the_cpus(struct judge *j)
 {
-	const struct cpu_limit *cpus = &j->cpus;
+	char text[2 * CPU_LIMIT_TEXT];
 
-	cpu_limit__find(j->job, j->track->pid, &j->cpus);
-	if (cpus->holder == CPU_HELD_OTHERS)
-		say_why(j, "others have them: this job uses %.2g CPUs of the %.2g that it may use", cpus->used,
-			cpus->cpus);
-	else if (cpus->holder == CPU_HELD_QUOTA)
-		say_why(j, "its cgroup is limited to %.2g CPUs, and the job uses %.2g", cpus->cpus, cpus->used);
-	else if (cpus->holder == CPU_HELD_ALLOWED)
-		say_why(j, "it may run on %.0f of the machine's CPUs, and uses %.2g", cpus->cpus, cpus->used);
-	else if (cpus->holder == CPU_HELD_ITSELF)
-		say_why(j, "its own threads and processes have them: they use %.2g of the machine's %.0f CPUs",
-			cpus->used, cpus->cpus);
+	cpu_limit__find(j->job, j->track->pid, share_of_cause(&j->blame->all, CAUSE_RUN_QUEUE), &j->cpus);
+	cpu_limit__text(&j->cpus, text);
+	if (*text)
+		say_why(j, "%s", text);
 }
 
 /* Sets the single phase and cause that the headline names, for programs that read it. */

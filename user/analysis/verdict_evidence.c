@@ -9,6 +9,8 @@
 
 #include "user/analysis/hotspots.h"
 #include "user/analysis/verdict_private.h"
+#include "user/lib/histograms.h"
+#include "user/lib/intern.h"
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
 
@@ -215,8 +217,58 @@ static void give_evidence(struct judge *j)
 		say_waker(j, j->group);
 }
 
+/* Of the time that threads wait for file systems, the one that has most. own: of the thread that makes the steps alone. */
+static const char *find_far_files(struct judge *j, bool own, double *seconds)
+{
+	const struct samples *samples = job__samples(j->job);
+	struct histograms ns = {0};
+	struct histogram_top top = {0};
+	struct intern names = {0};
+	const char *found = NULL;
+	int err = samples ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < samples__cnt(samples); i++) {
+		struct sample s;
+		uint32_t number;
+
+		if (own && samples__thread_of(samples, i) != j->track->thread)
+			continue;
+		s = samples__get(samples, i);
+		if (s.pid != j->track->pid || s.cause != CAUSE_FILE_SYSTEM || !samples__far_files(samples, s.stack))
+			continue;
+		err = intern__add(&names, samples__far_files(samples, s.stack), &number)
+			      ?: histograms__add(&ns, 0, number, s.weight_ns);
+	}
+	if (!err) {
+		histograms__top(&ns, 1, 1, &top);
+		found = top.total ? job__name(j->job, intern__key(&names, top.value)) : NULL;
+		*seconds = top.total / 1e9;
+	}
+	histograms__free(&ns);
+	intern__free(&names);
+	j->err = j->err ?: err;
+	return found;
+}
+
+static void say_far_files(struct judge *j)
+{
+	double all_ns = 0, seconds;
+
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		all_ns += j->blame->all.ns[phase][CAUSE_FILE_SYSTEM];
+	if (all_ns < MENTION_SHARE * j->blame->all.total_ns)
+		return;
+	j->far_files = find_far_files(j, true, &seconds);
+	if (!j->far_files)
+		j->far_files = find_far_files(j, false, &seconds);
+	if (j->far_files)
+		verdict__say(j, &j->verdict->evidence, "%s: %.3g s to open, look up or list files", j->far_files,
+			     seconds);
+}
+
 void verdict__give_evidence(struct judge *j)
 {
 	give_evidence(j);
+	say_far_files(j);
 	say_ended(j);
 }

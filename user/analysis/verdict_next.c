@@ -81,6 +81,10 @@ static bool has_own_loader(const struct judge *j)
 	return false;
 }
 
+static const char far_files_advice[] = "fewer, larger files (an archive, shards), names that are looked up once, or a "
+				       "copy on a local disk: its server "
+				       "answers each open and look-up";
+
 static void advise_input(struct judge *j)
 {
 	struct array *next = &j->verdict->next;
@@ -99,6 +103,8 @@ static void advise_input(struct judge *j)
 			"the job waits for one worker, process %u: stepflame report --io says what it does that others "
 			"do not",
 			j->slow_worker);
+	else if (j->far_files && !j->workers)
+		verdict__say(j, next, "%s", far_files_advice);
 	else if (all->ns[PHASE_DATA][CAUSE_DISK_READ] > MENTION_SHARE * all->total_ns)
 		verdict__say(j, next,
 			     "stepflame report --io says which files are read from disk: faster storage, larger files "
@@ -210,6 +216,8 @@ static const char *find_advice(const struct judge *j)
 	if (j->verdict->cause == CAUSE_PAUSED)
 		return "find out who pauses it: the scheduler of the cluster (cgroup.freeze), a kill -STOP, a debugger "
 		       "(TracerPid in /proc/PID/status), a suspended machine";
+	if (j->far_files && j->verdict->cause == CAUSE_FILE_SYSTEM)
+		return far_files_advice;
 	if (j->thread && class == VERDICT_EXTRA)
 		return "do it less often, or ask for it earlier, while the model works; stepflame report --advanced "
 		       "--per-rank says what the others do";

@@ -39,6 +39,7 @@ struct judge {
 	size_t workers;
 	struct cpu_limit cpus; /* where it waits for a CPU */
 	uint32_t slow_worker;  /* pid of a worker busier than the others, for which the steps wait; 0: no such worker */
+	const char *far_files; /* the file system for which the steps wait: "/data (nfs4)"; NULL: none */
 	bool thread;           /* the steps wait for what one other thread or process does */
 	int err;
 };

@@ -5,6 +5,10 @@
  * single boundary covers no time, although its step may have lasted since long before; within that
  * step, boundaries by other rules, such as the backwards of gradient accumulation, end no steps.
  *
+ * Updates by hand, or by an optimizer that torch.compile took in, show no Optimizer.step. But who
+ * accumulates gradients over several backwards clears them behind the last one: if only some of the
+ * backwards have a zero_grad behind them, those alone end steps.
+ *
  * Boundaries of other threads and by other rules do not affect a step, with one exception: the
  * tracer emits no batch boundaries while the process trains, so many batches may lie between two of
  * them.
@@ -20,7 +24,11 @@
 #include "user/lib/search.h"
 #include "user/model/job.h"
 
-#define FAR_MORE 10 /* times as much covered time */
+#define FAR_MORE    10  /* times as much covered time */
+#define CLEARS_MIN  3   /* a statement on what has a zero_grad behind it takes so many, */
+#define CYCLE_MAX   16  /* of which each is behind at most so many backwards, */
+#define REGULAR_MAX 128 /* or behind so many */
+#define REGULAR     0.8 /* where that part of them is behind equally many */
 
 struct boundaries {
 	const struct rec_step **sorted; /* by pid, tid, serial */
@@ -129,10 +137,23 @@ static bool has_backward(const struct boundaries *boundaries, const struct rec_s
 	return low < process->backward_cnt && times[low] < b->time_ns;
 }
 
-/* The first boundary by the track's rule at or after `at`; track->cnt: no such boundary. */
+/* Whether gradients were cleared between a backward and the next one. */
+static bool is_cleared(const struct boundary_track *track, size_t at)
+{
+	for (size_t i = at + 1; i < track->cnt; i++) {
+		if (track->all[i]->phase_ns[PHASE_OPTIMIZER])
+			return true;
+		if (track->all[i]->rule == track->rule)
+			return false;
+	}
+	return false;
+}
+
+/* The first boundary at or after `at` that ends a step by the track's rule; track->cnt: no such boundary. */
 static size_t next_by_rule(const struct boundary_track *track, size_t at)
 {
-	while (at < track->cnt && track->all[at]->rule != track->rule)
+	while (at < track->cnt &&
+	       (track->all[at]->rule != track->rule || (track->by_zero_grad && !is_cleared(track, at))))
 		at++;
 	return at;
 }
@@ -146,6 +167,16 @@ static bool has_rest(const struct boundary_track *track, size_t from, size_t to)
 	return false;
 }
 
+/* By how much the index of a boundary is above that of an earlier one, if none is missing between them. */
+static uint64_t index_step(const struct boundary_track *track, size_t from, size_t to)
+{
+	uint64_t cnt = 1;
+
+	for (size_t i = from + 1; track->by_zero_grad && i < to; i++)
+		cnt += track->all[i]->rule == track->rule;
+	return cnt;
+}
+
 /*
  * Whether no boundary is missing between two boundaries by the rule, and they delimit a single
  * step.
@@ -154,8 +185,8 @@ static bool is_whole(const struct boundaries *boundaries, const struct boundary_
 {
 	const struct rec_step *a = track->all[from], *b = track->all[to];
 
-	if (b->index != a->index + 1 || b->serial - a->serial != to - from || b->time_ns <= a->time_ns ||
-	    has_rest(track, from, to))
+	if (b->index != a->index + index_step(track, from, to) || b->serial - a->serial != to - from ||
+	    b->time_ns <= a->time_ns || has_rest(track, from, to))
 		return false;
 	return track->rule != STEP_LOADER || !has_backward(boundaries, a, b);
 }
@@ -178,14 +209,16 @@ static void count_lost(struct boundary_track *track)
 {
 	for (size_t from = next_by_rule(track, 0), to; from < track->cnt; from = to) {
 		const struct rec_step *a = track->all[from], *b;
+		uint64_t step;
 
 		to = next_by_rule(track, from + 1);
 		b = to < track->cnt ? track->all[to] : NULL;
-		if (b && has_rest(track, from, to))
-			continue; /* it did not end the step that began before the rest */
-		if (b && b->index > a->index + 1)
-			track->lost = saturating__add(track->lost, b->index - a->index - 1);
-		else if (b && b->index == a->index + 1 && b->serial - a->serial != to - from)
+		if (!b || has_rest(track, from, to)) /* a rest did not end the step that began before it */
+			continue;
+		step = index_step(track, from, to);
+		if (b->index > a->index + step)
+			track->lost = saturating__add(track->lost, track->by_zero_grad ? 1 : b->index - a->index - 1);
+		else if (b->index == a->index + step && b->serial - a->serial != to - from)
 			track->lost = saturating__add(track->lost, 1);
 	}
 }
@@ -238,6 +271,31 @@ static bool takes_over(const struct rule_candidate *worse, const struct rule_can
 	return worse->covered_ns / FAR_MORE > saturating__add(better->covered_ns, unknown_ns(better, worse));
 }
 
+/* Do steps have several backwards each, and a zero_grad behind the last one? */
+static bool has_cycles(const struct boundary_track *track)
+{
+	size_t of_length[REGULAR_MAX + 1] = {0}, cycles = 0, all = 0, length = 0, most = 0;
+	bool begun = false; /* the first cycle began before */
+
+	for (size_t i = next_by_rule(track, 0); i < track->cnt; i = next_by_rule(track, i + 1)) {
+		length++;
+		if (!is_cleared(track, i))
+			continue;
+		if (begun) {
+			cycles++;
+			all += length;
+			of_length[length < REGULAR_MAX ? length : REGULAR_MAX]++;
+		}
+		begun = true;
+		length = 0;
+	}
+	for (size_t i = 1; i < REGULAR_MAX; i++)
+		most = of_length[i] > most ? of_length[i] : most;
+	/* Behind the last one, and before the first, there may be many without any. */
+	return cycles >= CLEARS_MIN && all > cycles && length <= REGULAR_MAX &&
+	       (all <= CYCLE_MAX * cycles || most >= REGULAR * cycles);
+}
+
 static int choose_rule(struct boundaries *boundaries, const struct boundary_process *process)
 {
 	struct rule_candidate candidates[STEP__COUNT] = {0}, *chosen = NULL;
@@ -264,6 +322,7 @@ static int choose_rule(struct boundaries *boundaries, const struct boundary_proc
 	if (!track)
 		return -ENOMEM;
 	*track = chosen->track;
+	track->by_zero_grad = track->rule == STEP_BACKWARD && has_cycles(track);
 	count_lost(track);
 	return 0;
 }
@@ -326,6 +385,11 @@ static const struct boundary_track *track_of(const struct boundaries *boundaries
 	return NULL;
 }
 
+uint32_t boundary_track__rule(const struct boundary_track *track)
+{
+	return track->by_zero_grad ? STEP_ZERO_GRAD : track->rule;
+}
+
 bool boundaries__is_rule(uint32_t pid, uint32_t rule, void *boundaries)
 {
 	const struct boundary_track *track = track_of(boundaries, pid);
@@ -346,6 +410,18 @@ const struct boundary_track *boundaries__tracks(const struct boundaries *boundar
 	return boundaries->tracks.items;
 }
 
+/* In the window, also those that are not whole. */
+static uint64_t count_ended(const struct boundary_track *track)
+{
+	uint64_t cnt = track->lost;
+
+	if (!track->by_zero_grad)
+		return track->last->index;
+	for (size_t i = next_by_rule(track, 0); i < track->cnt; i = next_by_rule(track, i + 1))
+		cnt++;
+	return cnt;
+}
+
 void boundaries__count(const struct job *job, uint64_t *steps, uint32_t *rule)
 {
 	struct boundaries *boundaries = boundaries__new(job);
@@ -357,10 +433,12 @@ void boundaries__count(const struct job *job, uint64_t *steps, uint32_t *rule)
 	if (boundaries)
 		tracks = boundaries__tracks(boundaries, &cnt);
 	for (size_t i = 0; i < cnt; i++) {
-		if (i && tracks[i].last->index <= *steps)
+		uint64_t ended = count_ended(&tracks[i]);
+
+		if (i && ended <= *steps)
 			continue;
-		*steps = tracks[i].last->index;
-		*rule = tracks[i].rule;
+		*steps = ended;
+		*rule = boundary_track__rule(&tracks[i]);
 	}
 	/* The ring buffer had no room for the last boundaries. */
 	if (job__window(job)->step_rule == *rule && job__window(job)->steps > *steps)

@@ -11,10 +11,17 @@
 
 struct boundaries;
 
+/*
+ * A rule that only readers know, beside enum step_rule: of the backwards, the last one before a
+ * zero_grad.
+ */
+#define STEP_ZERO_GRAD STEP__COUNT
+
 /* The boundaries of one process. */
 struct boundary_track {
 	uint32_t pid, tid;
-	uint32_t rule;                     /* enum step_rule */
+	uint32_t rule;                     /* enum step_rule, of its boundaries */
+	bool by_zero_grad;                 /* not all of these end a step: STEP_ZERO_GRAD */
 	const struct rec_step *const *all; /* all boundaries of the thread, by any rule, in recording order */
 	size_t cnt;
 	const struct rec_step *last; /* the last boundary by the rule */
@@ -26,7 +33,10 @@ void boundaries__free(struct boundaries *boundaries);      /* accepts NULL */
 /* Sorted by pid. NULL only with *cnt == 0. */
 const struct boundary_track *boundaries__tracks(const struct boundaries *boundaries, size_t *cnt);
 
-/* Whether that rule ends the steps of a process; and whether that thread makes them. */
+/* The rule of its steps: enum step_rule or STEP_ZERO_GRAD. */
+uint32_t boundary_track__rule(const struct boundary_track *track);
+
+/* Whether boundaries by that rule end steps of a process; and whether that thread makes them. */
 bool boundaries__is_rule(uint32_t pid, uint32_t rule, void *boundaries);
 bool boundaries__is_thread(uint32_t pid, uint32_t tid, void *boundaries);
 

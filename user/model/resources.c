@@ -51,6 +51,7 @@ static int keep_last(struct resources *resources, const struct rec_hdr *record)
 int resources__add(struct resources *resources, const struct rec_hdr *record)
 {
 	struct rec_resources *sample;
+	struct rec_throttle *throttle;
 	struct rec_machine *machine;
 
 	if (record->type == REC_LIMITS || record->type == REC_SHORTAGE)
@@ -61,6 +62,12 @@ int resources__add(struct resources *resources, const struct rec_hdr *record)
 		if (machine)
 			*machine = *(const struct rec_machine *)record;
 		return machine ? 0 : -ENOMEM;
+	}
+	if (record->type == REC_THROTTLE) {
+		throttle = array__add(&resources->throttles, sizeof(*throttle));
+		if (throttle)
+			*throttle = *(const struct rec_throttle *)record;
+		return throttle ? 0 : -ENOMEM;
 	}
 	sample = array__add(&resources->samples, sizeof(*sample));
 	if (sample)
@@ -82,14 +89,24 @@ static int compare_machines(const void *a, const void *b)
 	return COMPARE(x->pid, y->pid) ?: COMPARE(x->time_ns, y->time_ns);
 }
 
+static int compare_throttles(const void *a, const void *b)
+{
+	const struct rec_throttle *x = a, *y = b;
+
+	return COMPARE(x->pid, y->pid) ?: COMPARE(x->group, y->group) ?: COMPARE(x->time_ns, y->time_ns);
+}
+
 static void sort(struct resources *resources)
 {
 	struct array *samples = &resources->samples, *machines = &resources->machines;
+	struct array *throttles = &resources->throttles;
 
 	if (!resources->sorted && samples->cnt)
 		qsort(samples->items, samples->cnt, sizeof(struct rec_resources), compare_samples);
 	if (!resources->sorted && machines->cnt)
 		qsort(machines->items, machines->cnt, sizeof(struct rec_machine), compare_machines);
+	if (!resources->sorted && throttles->cnt)
+		qsort(throttles->items, throttles->cnt, sizeof(struct rec_throttle), compare_throttles);
 	resources->sorted = true;
 }
 
@@ -107,14 +124,22 @@ const struct rec_machine *resources__machines(struct resources *resources, size_
 	return resources->machines.items;
 }
 
+const struct rec_throttle *resources__throttles(struct resources *resources, size_t *cnt)
+{
+	sort(resources);
+	*cnt = resources->throttles.cnt;
+	return resources->throttles.items;
+}
+
 void resources__forget(struct resources *resources)
 {
-	resources->samples.cnt = resources->machines.cnt = 0;
+	resources->samples.cnt = resources->machines.cnt = resources->throttles.cnt = 0;
 }
 
 void resources__free(struct resources *resources)
 {
 	free(resources->samples.items);
 	free(resources->machines.items);
+	free(resources->throttles.items);
 	map__free(&resources->last);
 }

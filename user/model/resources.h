@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What processes and their machines used: takes REC_RESOURCES, REC_MACHINE, REC_LIMITS and
- * REC_SHORTAGE, and returns them in order. Part of the job (job.h), which owns it: job__resources.
+ * What processes and their machines used: takes REC_RESOURCES, REC_MACHINE, REC_THROTTLE, REC_LIMITS
+ * and REC_SHORTAGE, and returns them in order. Part of the job (job.h), which owns it: job__resources.
  * Pointers are valid until the next record.
  */
 #ifndef STEPFLAME_USER_MODEL_RESOURCES_H
@@ -14,9 +14,10 @@
 #include "user/lib/map.h"
 
 struct resources {
-	struct array samples;  /* struct rec_resources */
-	struct array machines; /* struct rec_machine */
-	struct map last;       /* REC_LIMITS and REC_SHORTAGE by pid */
+	struct array samples;   /* struct rec_resources */
+	struct array machines;  /* struct rec_machine */
+	struct array throttles; /* struct rec_throttle */
+	struct map last;        /* REC_LIMITS and REC_SHORTAGE by pid */
 	bool sorted;
 };
 
@@ -25,6 +26,8 @@ int resources__add(struct resources *resources, const struct rec_hdr *record);
 /* Sorted by pid and time. NULL only with *cnt == 0. */
 const struct rec_resources *resources__samples(struct resources *resources, size_t *cnt);
 const struct rec_machine *resources__machines(struct resources *resources, size_t *cnt);
+/* Sorted by pid, group and time. */
+const struct rec_throttle *resources__throttles(struct resources *resources, size_t *cnt);
 /* NULL: not known. */
 const struct rec_limits *resources__limits(const struct resources *resources, uint32_t pid);
 /* What was short when it ended. NULL: nothing that is known. */

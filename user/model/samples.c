@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "include/wait_records.h"
+#include "include/waits.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
 #include "user/lib/search.h"
@@ -99,6 +101,33 @@ static int samples__add_calls(struct samples *samples, struct stacks *stacks, co
 	return 0;
 }
 
+/* What threads wait on at an instruction. */
+struct awaited_place {
+	uint32_t code, offset; /* the key */
+	uint32_t kinds;        /* 1 << enum awaited_kind */
+	uint64_t name;         /* of AWAITED_FILES; FAR_MANY */
+};
+
+#define FAR_MANY UINT64_MAX
+
+static int samples__add_awaited(struct samples *samples, struct stacks *stacks, const struct rec_awaited *record)
+{
+	struct awaited_place *place;
+	uint32_t code;
+
+	if (!record->code || record->on > AWAITED_FILES)
+		return -EINVAL;
+	if (stacks__code_number(stacks, record->code, &code))
+		return -ENOMEM;
+	place = MAP_ADD(&samples->awaited, struct awaited_place, &((const uint32_t[]){code, record->offset}));
+	if (!place)
+		return -ENOMEM;
+	place->kinds |= 1u << record->on;
+	if (record->on == AWAITED_FILES)
+		place->name = !record->name || (place->name && place->name != record->name) ? FAR_MANY : record->name;
+	return 0;
+}
+
 static int samples__add_pause(struct samples *samples, const struct rec_interval *record)
 {
 	struct gc_pause *pause = array__add(&samples->pauses, sizeof(*pause));
@@ -157,6 +186,8 @@ int samples__add(struct samples *samples, struct stacks *stacks, const struct re
 		return samples__add_around(samples, stacks, (const void *)record);
 	case REC_CALLS:
 		return samples__add_calls(samples, stacks, (const void *)record);
+	case REC_AWAITED:
+		return samples__add_awaited(samples, stacks, (const void *)record);
 	default:
 		return -EINVAL;
 	}
@@ -208,14 +239,30 @@ static bool is_handover(const struct code *code, const struct names *names)
 	return false;
 }
 
+/* What the innermost function waits on there, if it is always the same. NULL: that is not known. */
+static const struct awaited_place *awaited_by(const struct samples *samples, const struct stack *stack,
+					      enum awaited_kind kind)
+{
+	const struct awaited_place *place;
+
+	if (!stack->cnt)
+		return NULL;
+	place = MAP_FIND(&samples->awaited, struct awaited_place,
+			 &((const uint32_t[]){stack->frames[0].code, stack->frames[0].offset}));
+	return place && place->kinds == 1u << kind ? place : NULL;
+}
+
 static int refine_stacks(struct samples *samples, const struct stacks *stacks, const struct names *names)
 {
 	size_t code_end = stacks__code_end(stacks), stack_end = stacks__stack_end(stacks);
 	bool *codes = calloc(code_end, sizeof(*codes)), *hand_over = calloc(code_end, sizeof(*hand_over));
+	const struct awaited_place *place;
 	bool *loaders, *handovers;
+	uint64_t *far_files;
 
 	if (!codes || !hand_over || array__grow(&samples->loaders, stack_end, sizeof(*loaders)) ||
-	    array__grow(&samples->handovers, stack_end, sizeof(*handovers))) {
+	    array__grow(&samples->handovers, stack_end, sizeof(*handovers)) ||
+	    array__grow(&samples->far_files, stack_end, sizeof(*far_files))) {
 		free(codes);
 		free(hand_over);
 		return -ENOMEM;
@@ -228,13 +275,17 @@ static int refine_stacks(struct samples *samples, const struct stacks *stacks, c
 	}
 	loaders = samples->loaders.items;
 	handovers = samples->handovers.items;
+	far_files = samples->far_files.items;
 	for (size_t i = 0; i < stack_end; i++) {
 		struct stack stack = stacks__stack(stacks, i);
 
 		loaders[i] = false;
 		for (uint32_t f = 0; f < stack.cnt; f++)
 			loaders[i] |= codes[stack.frames[f].code];
-		handovers[i] = stack.cnt && hand_over[stack.frames[0].code];
+		handovers[i] =
+			stack.cnt && (hand_over[stack.frames[0].code] || awaited_by(samples, &stack, AWAITED_QUEUE));
+		place = awaited_by(samples, &stack, AWAITED_FILES);
+		far_files[i] = place ? place->name : 0;
 	}
 	free(codes);
 	free(hand_over);
@@ -355,10 +406,23 @@ static bool is_vague_cause(unsigned int cause)
 	       cause == CAUSE_POLL || cause == CAUSE_UNKNOWN;
 }
 
+/* Of a call on names of files, of which the kernel's cause says a disk, or nothing. */
+static bool asks_far_files(const struct samples *samples, const struct packed *packed)
+{
+	uint32_t rule = packed->syscall < 0 ? CAUSE_UNKNOWN : syscall__rule(packed->syscall);
+
+	return (rule == RULE_OPEN || rule == RULE_OPENAT || rule == RULE_META || rule == RULE_META_WRITE) &&
+	       (packed->cause == CAUSE_UNKNOWN || packed->cause == CAUSE_DISK_READ ||
+		packed->cause == CAUSE_DISK_WRITE) &&
+	       ((const uint64_t *)samples->far_files.items)[packed->stack];
+}
+
 static unsigned int refined_cause(const struct samples *samples, const struct packed *packed)
 {
 	uint8_t of_path = ((const uint8_t *)samples->causes.items)[packed->path];
 
+	if (!packed->resolved && asks_far_files(samples, packed))
+		return CAUSE_FILE_SYSTEM;
 	if (packed->resolved || !is_vague_cause(packed->cause))
 		return packed->cause;
 	if (of_path != CAUSE_NONE)
@@ -409,6 +473,13 @@ struct sample samples__get(const struct samples *samples, size_t index)
 bool samples__hands_over(const struct samples *samples, uint32_t stack)
 {
 	return ((const bool *)samples->handovers.items)[stack];
+}
+
+uint64_t samples__far_files(const struct samples *samples, uint32_t stack)
+{
+	uint64_t name = ((const uint64_t *)samples->far_files.items)[stack];
+
+	return name == FAR_MANY ? 0 : name;
 }
 
 uint32_t samples__waker_of(const struct samples *samples, size_t index)
@@ -477,7 +548,9 @@ void samples__free(struct samples *samples)
 	free(samples->arounds.items);
 	free(samples->loaders.items);
 	free(samples->handovers.items);
+	free(samples->far_files.items);
 	free(samples->causes.items);
+	map__free(&samples->awaited);
 	intern__free(&samples->threads);
 	intern__free(&samples->symbols);
 	intern__free(&samples->wakers);

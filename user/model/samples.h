@@ -24,7 +24,8 @@
 	X(COLLECTIVE, "collective")   /* in a span of SPAN_COMM */                                   \
 	X(GPU_SYNC, "gpu_sync")       /* in a span of SPAN_SYNC */                                   \
 	X(XLA_WAIT, "xla_wait")       /* in a span of SPAN_AWAIT */                                  \
-	X(THREAD_WAIT, "thread_wait") /* for what another thread does: wait_chain.h */
+	X(THREAD_WAIT, "thread_wait") /* for what another thread does: wait_chain.h */               \
+	X(FILE_SYSTEM, "file_system") /* for a server of FUSE or the network that opens, looks up or lists files */
 
 enum sample_cause {
 	CAUSE__BEFORE_REFINED = CAUSE__COUNT - 1,
@@ -98,13 +99,15 @@ struct samples {
 	struct array pauses;     /* struct gc_pause */
 	struct array arounds;    /* struct around */
 	struct map calls;        /* struct calls */
+	struct map awaited;      /* struct awaited_place, see samples.c */
 	struct array loaders;    /* bool by stack: whether the stack waits for a DataLoader */
 	struct array handovers;  /* bool by stack: see samples__hands_over */
+	struct array far_files;  /* uint64_t by stack: see samples__far_files; FAR_MANY: more than one */
 	struct array causes;     /* uint8_t by path: the enum sample_cause of waits in the path, or CAUSE_NONE */
 };
 
 /*
- * Takes one of the four records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an
+ * Takes one of the five records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an
  * invalid record.
  */
 int samples__add(struct samples *samples, struct stacks *stacks, const struct rec_hdr *record);
@@ -127,6 +130,8 @@ uint32_t samples__thread_of(const struct samples *samples, size_t index);
 struct sample samples__get(const struct samples *samples, size_t index);
 /* Whether the innermost function of a stack waits for what another thread hands over. */
 bool samples__hands_over(const struct samples *samples, uint32_t stack);
+/* The file system that the innermost function of a stack asks: REC_NAME id; 0: none, or more than one. */
+uint64_t samples__far_files(const struct samples *samples, uint32_t stack);
 /* The number of the thread that ended a wait; 0: not known, or without samples. */
 uint32_t samples__waker_of(const struct samples *samples, size_t index);
 /* Sets the cause of a wait, and whom it is for: the number of a thread, 0: as it is. For wait_chain.h. */

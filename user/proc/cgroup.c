@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "user/lib/saturating.h"
@@ -18,6 +19,7 @@
 #define FILE_BYTES     8192
 #define NO_LIMIT       (1ULL << 62) /* version 1 writes the largest number of pages */
 #define PROCESSORS_MAX (1u << 20)
+#define QUOTA_MAX      1e6 /* CPUs: more is no limit */
 
 /* By version. */
 static const struct {
@@ -212,7 +214,8 @@ static void add_memory(const struct cgroup_look *look, const struct cgroup_folde
 	}
 }
 
-static void add_quota(const struct cgroup_look *look, const struct cgroup_folder *folder, struct cgroup_limits *out)
+/* CPU time a second. false: no quota. */
+static bool read_quota(const struct cgroup_look *look, const struct cgroup_folder *folder, double *cpus)
 {
 	uint64_t quota = 0, period = 0;
 	const char *rest;
@@ -221,17 +224,25 @@ static void add_quota(const struct cgroup_look *look, const struct cgroup_folder
 	if (folder->v1) {
 		if (!read_number(look, folder->path, "cpu.cfs_quota_us", &quota) ||
 		    !read_number(look, folder->path, "cpu.cfs_period_us", &period))
-			return;
+			return false;
 	} else {
 		text = read_file(look, folder->path, "cpu.max"); /* "QUOTA PERIOD" */
 		rest = text ? proc_usage__parse_number(text, &quota) : NULL;
 		rest = rest ? proc_usage__parse_number(rest, &period) : NULL;
 		free(text);
 		if (!rest)
-			return;
+			return false;
 	}
-	if (period && (!out->cpus || (double)quota / period < out->cpus))
-		out->cpus = (double)quota / period;
+	*cpus = period ? (double)quota / period : 0;
+	return period;
+}
+
+static void add_quota(const struct cgroup_look *look, const struct cgroup_folder *folder, struct cgroup_limits *out)
+{
+	double cpus;
+
+	if (read_quota(look, folder, &cpus) && (!out->cpus || cpus < out->cpus))
+		out->cpus = cpus;
 }
 
 uint32_t cgroup__count_processors(const char *list)
@@ -315,6 +326,68 @@ bool cgroup__kills(const char *file, uint64_t *out)
 	if (proc__slurp_path(file, FILE_BYTES, &text, &size))
 		return false;
 	has = !proc_usage__parse_value(text, "oom_kill", out);
+	free(text);
+	return has;
+}
+
+/* false: its quota, or how often that was used up, is not known. */
+static bool set_quota(const struct cgroup_look *look, const struct cgroup_folder *folder, struct cgroup_quota *out)
+{
+	struct stat stat_of;
+	double cpus;
+
+	if (!read_quota(look, folder, &cpus) || cpus < 0.001 || cpus >= QUOTA_MAX ||
+	    asprintf(&out->file, "%s%s/cpu.stat", look->root ?: "", folder->path) < 0)
+		return false;
+	if (stat(out->file, &stat_of)) {
+		free(out->file);
+		return false;
+	}
+	out->group = stat_of.st_ino;
+	out->milli_cpus = cpus * 1000;
+	return true;
+}
+
+size_t cgroup_look__quotas(struct cgroup_look *look, pid_t pid, struct cgroup_quota quotas[CGROUP_QUOTAS_MAX])
+{
+	struct cgroup_folder folder;
+	uint32_t above = 0;
+	char *cgroups;
+	size_t cnt = 0;
+
+	if (read_cgroups(look, pid, &cgroups))
+		return 0;
+	if (!cgroup_folder__find(cgroups, look->mounts, "cpu", &folder))
+		do {
+			quotas[cnt].above = above++;
+			cnt += set_quota(look, &folder, &quotas[cnt]);
+		} while (go_up(&folder) && cnt < CGROUP_QUOTAS_MAX);
+	free(cgroups);
+	return cnt;
+}
+
+void cgroup_quotas__release(struct cgroup_quota *quotas, size_t cnt)
+{
+	for (size_t i = 0; i < cnt; i++)
+		free(quotas[i].file);
+}
+
+bool cgroup_quota__throttle(const struct cgroup_quota *quota, struct cgroup_throttle *out)
+{
+	uint64_t us = 0;
+	size_t size;
+	char *text;
+	bool has;
+
+	if (proc__slurp_path(quota->file, FILE_BYTES, &text, &size))
+		return false;
+	has = !proc_usage__parse_value(text, "nr_periods", &out->periods) &&
+	      !proc_usage__parse_value(text, "nr_throttled", &out->throttled);
+	/* version 2 has microseconds, version 1 nanoseconds */
+	if (!proc_usage__parse_value(text, "throttled_usec", &us))
+		has = has && !__builtin_mul_overflow(us, 1000, &out->throttled_ns);
+	else
+		has = has && !proc_usage__parse_value(text, "throttled_time", &out->throttled_ns);
 	free(text);
 	return has;
 }

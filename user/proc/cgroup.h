@@ -25,6 +25,22 @@ struct cgroup_look {
 	struct cgroup_limits limits;
 };
 
+#define CGROUP_QUOTAS_MAX 4
+
+/* A cgroup with a quota of CPU time, that of a process or one above. */
+struct cgroup_quota {
+	char *file;          /* where the kernel counts how often the quota was used up; owned */
+	uint64_t group;      /* tells it from others */
+	uint32_t above;      /* how many levels above the cgroup of the process */
+	uint32_t milli_cpus; /* CPU time a second that it gives, in ms */
+};
+
+/* Since the cgroup was made. */
+struct cgroup_throttle {
+	uint64_t periods, throttled; /* of the quota, in which it had something to run; used up in so many */
+	uint64_t throttled_ns;       /* how long it was used up, of all CPUs together */
+};
+
 /* 0 or -errno; limits that cannot be read are none. */
 int cgroup_look__limits(struct cgroup_look *look, pid_t pid, struct cgroup_limits *out);
 void cgroup_look__release(struct cgroup_look *look);
@@ -36,6 +52,12 @@ void cgroup_look__release(struct cgroup_look *look);
 char *cgroup_look__kills_file(struct cgroup_look *look, pid_t pid);
 /* What it counts. false: it is gone, or makes no sense. */
 bool cgroup__kills(const char *file, uint64_t *out);
+
+/* The cgroups with a quota, lowest first; the caller frees each with cgroup_quotas__release. Their number. */
+size_t cgroup_look__quotas(struct cgroup_look *look, pid_t pid, struct cgroup_quota quotas[CGROUP_QUOTAS_MAX]);
+void cgroup_quotas__release(struct cgroup_quota *quotas, size_t cnt);
+/* false: its cgroup is gone, or the file makes no sense. */
+bool cgroup_quota__throttle(const struct cgroup_quota *quota, struct cgroup_throttle *out);
 
 #define CGROUP_FOLDER_BYTES 4096
 

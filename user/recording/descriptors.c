@@ -106,6 +106,11 @@
 #define REC_REST_FIELDS(X, A) \
 	X(pid, PID) X(cnt, NUMBER) X(before_ns, NUMBER) X(from_ns, TIME) X(to_ns, TIME) \
 	X(budget_micros, NUMBER) X(pad, PAD)
+#define REC_THROTTLE_FIELDS(X, A) \
+	X(time_ns, TIME) X(pid, PID) X(above, NUMBER) X(group, NUMBER) X(milli_cpus, NUMBER) \
+	X(periods, NUMBER) X(throttled, NUMBER) X(throttled_ns, NUMBER)
+#define REC_AWAITED_FIELDS(X, A) \
+	X(pid, PID) X(offset, NUMBER) X(code, ID) X(on, NUMBER) X(pad, PAD) X(name, ID)
 #define REC_STEPS_FIELDS(X, A) \
 	X(pid, PID) X(tid, TID) X(rule, NUMBER) X(serial, NUMBER) X(index, NUMBER) X(base_ns, TIME) \
 	X(step_cnt, NUMBER) X(parts, NUMBER) X(rest, NUMBER) X(bytes, NUMBER)

@@ -13,6 +13,7 @@
 
 #include "include/gpu_records.h"
 #include "include/resource_records.h"
+#include "include/wait_records.h"
 
 enum field_kind {
 	FIELD_NUMBER, /* unsigned */
@@ -110,6 +111,8 @@ const struct record_descriptor *record_descriptor__of(uint16_t type);
 	X(LIMITS, rec_limits, resources, PASS, LAST, 4)                            \
 	X(STEPS, rec_steps, malformed, PASS, NONE, 0)                              \
 	X(SHORTAGE, rec_shortage, resources, PASS, LAST, 4)                        \
-	X(REST, rec_rest, rest, PASS, LAST, 4)
+	X(REST, rec_rest, rest, PASS, LAST, 4)                                     \
+	X(THROTTLE, rec_throttle, resources, PASS, NONE, 0)                        \
+	X(AWAITED, rec_awaited, samples, PASS, FIRST, 20)
 
 #endif

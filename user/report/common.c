@@ -29,12 +29,13 @@ static const struct {
 	[STEP_OPTIMIZER] = {"optimizer", "Optimizer.step"},
 	[STEP_PROFILER] = {"profiler_step", "ProfilerStep#"},
 	[STEP_ANNOTATION] = {"step_annotation", "StepTraceAnnotation"},
-	[STEP_BACKWARD] = {"backward", "backward alone"},
+	[STEP_BACKWARD] = {"backward", "backward alone, several of which may be one update"},
 	[STEP_JIT] = {"jit", "calls of a jitted function"},
 	[STEP_LOADER] = {"loader", "DataLoader's next alone"},
 	[STEP_USER] = {"step_at", "--step-at"},
+	[STEP_ZERO_GRAD] = {"zero_grad", "the last backward before a zero_grad"},
 };
-_Static_assert(sizeof(step_rules) / sizeof(*step_rules) == STEP__COUNT, "a rule without a text");
+_Static_assert(sizeof(step_rules) / sizeof(*step_rules) == STEP__COUNT + 1, "a rule without a text");
 
 const char *common__counter_meaning(const char *name)
 {

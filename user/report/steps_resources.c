@@ -45,13 +45,23 @@ static json_t *json_growth(const struct resource_use *use)
 			 use->full_s < 0 ? json_null() : json_string(use->of_cgroup ? "cgroup" : "machine"));
 }
 
-static json_t *json_limits(const struct rec_limits *limits)
+/* How often a quota of CPU time was used up. */
+static json_t *json_throttled(const struct cpu_throttle *throttle)
+{
+	if (!throttle->periods)
+		return json_null();
+	return json_pack("{s:f, s:I, s:I, s:I, s:f}", "cpus", throttle->cpus, "levels_above",
+			 (json_int_t)throttle->above, "periods", (json_int_t)throttle->periods, "throttled_periods",
+			 (json_int_t)throttle->throttled, "throttled_share", throttle->share);
+}
+
+static json_t *json_limits(const struct rec_limits *limits, const struct cpu_throttle *throttle)
 {
 	if (!limits)
 		return json_null();
-	return json_pack("{s:o, s:o, s:o}", "memory_bytes", bytes_of(limits->memory_bytes, limits->memory_bytes),
+	return json_pack("{s:o, s:o, s:o, s:o}", "memory_bytes", bytes_of(limits->memory_bytes, limits->memory_bytes),
 			 "cpus", common__json_real(limits->milli_cpus, limits->milli_cpus / 1e3), "processors",
-			 bytes_of(limits->processors, limits->processors));
+			 bytes_of(limits->processors, limits->processors), "throttled", json_throttled(throttle));
 }
 
 static int add_row(const struct resource_use *use, struct table *table)
@@ -87,7 +97,7 @@ static int add_row(const struct resource_use *use, struct table *table)
 		cell__if(wide, cell__new(NULL, 13, "received", 9, 2, mega(true, r->received_per_s))),
 		cell__if(wide, cell__new(NULL, 14, "sent", 7, 2, mega(true, r->sent_per_s))),
 		cell__json("growth", json_growth(use)),
-		cell__json("limits", json_limits(use->limits)),
+		cell__json("limits", json_limits(use->limits, &use->throttle)),
 	};
 
 	return TABLE_ADD(table, cells);
@@ -186,10 +196,11 @@ int steps_resources__worst(const struct steps_view *view, char text[STEPS_TROUBL
 /* Of main processes: all of a job mostly have the same. */
 static void print_limits(const struct resource_use *uses, size_t cnt, FILE *out)
 {
-	char text[128], last[128] = "";
+	char text[192], last[192] = "";
 
 	for (size_t i = 0; i < cnt; i++) {
 		const struct rec_limits *limits = uses[i].role == ROLE_MAIN ? uses[i].limits : NULL;
+		const struct cpu_throttle *throttle = &uses[i].throttle;
 		int at = 0;
 
 		if (!limits || (!limits->memory_bytes && !limits->milli_cpus))
@@ -197,8 +208,11 @@ static void print_limits(const struct resource_use *uses, size_t cnt, FILE *out)
 		if (limits->memory_bytes)
 			at = snprintf(text, sizeof(text), "%.3g GB of memory", limits->memory_bytes / 1e9);
 		if (limits->milli_cpus)
-			snprintf(text + at, sizeof(text) - at, "%s%.3g s of CPU time a second", at ? ", " : "",
-				 limits->milli_cpus / 1e3);
+			at += snprintf(text + at, sizeof(text) - at, "%s%.3g s of CPU time a second", at ? ", " : "",
+				       limits->milli_cpus / 1e3);
+		if (limits->milli_cpus && throttle->periods)
+			snprintf(text + at, sizeof(text) - at, ", used up in %" PRIu64 " of %" PRIu64 " periods",
+				 throttle->throttled, throttle->periods);
 		if (strcmp(text, last))
 			text__paragraph(out, "limits of the cgroup of process %u (main): %s", REC_PID(uses[i].pid),
 					text);

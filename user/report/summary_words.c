@@ -57,6 +57,7 @@ const char *summary_words__cause(unsigned int cause)
 		[CAUSE_GPU_SYNC] = "waiting for the GPU",
 		[CAUSE_XLA_WAIT] = "waiting for XLA",
 		[CAUSE_THREAD_WAIT] = "waiting for another thread",
+		[CAUSE_FILE_SYSTEM] = "waiting for a file system on FUSE or the network",
 		[BLAME_GC] = "Python's garbage collection",
 		[BLAME_CHECKPOINT] = "saving a checkpoint",
 		[BLAME_VALIDATION] = "validation",

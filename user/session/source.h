@@ -41,6 +41,7 @@ struct target;
 	X(NVTX, nvtx)           \
 	X(OPS, ops)             \
 	X(SAMPLES, samples)     \
+	X(AWAITED, awaited)     \
 	X(SYSCALLS, syscalls)   \
 	X(STEP_AT, step_at)     \
 	X(NVML, nvml)           \

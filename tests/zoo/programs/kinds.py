@@ -4,6 +4,7 @@ torch alone: loops that get their data, or wait for others, in ways of their own
 """
 
 import multiprocessing
+import os
 import queue
 import sys
 import threading
@@ -12,6 +13,7 @@ from collections import deque
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import clock
+import far_files
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -106,6 +108,20 @@ def at_hand(trainer):
         trainer.update(batch)
 
 
+def in_bursts_of_work(trainer):
+    """Each step computes for 90 ms, and then awaits its turn."""
+    batch = torch.randn(8 * ROWS, WIDTH)
+    while True:
+        end = time.process_time() + 0.09
+        while time.process_time() < end:
+            loss = (trainer.net(batch) - batch).square().mean()
+        trainer.optimizer.zero_grad()
+        loss.backward()
+        trainer.optimizer.step()
+        time.sleep(0.06)
+        clock.step()
+
+
 class Rows(Dataset):
     def __len__(self):
         return 1 << 24
@@ -153,6 +169,67 @@ def under_lock(trainer):
     while True:
         take_turn()
         trainer.update(batch)
+
+
+def filled_in_c(trainer):
+    """A thread reads items from far, and hands them over in a queue that has no code in Python."""
+    ready, archive = queue.SimpleQueue(), Archive()
+
+    def fill():
+        while True:
+            ready.put(archive.fetch_item())
+            while ready.qsize() > 2:
+                time.sleep(0.001)
+
+    threading.Thread(target=fill, daemon=True).start()
+    while True:
+        trainer.update(ready.get())
+
+
+def answered_in_c(trainer):
+    """Between forward and backward the loop asks a thread, by two such queues."""
+    asked, answers, batch = queue.SimpleQueue(), queue.SimpleQueue(), torch.randn(ROWS, WIDTH)
+    large = torch.randn(600, 600)
+
+    def rank_answers():
+        for number in iter(asked.get, None):
+            for _ in range(2):
+                large @ large
+            answers.put(number)
+
+    threading.Thread(target=rank_answers, daemon=True).start()
+    number = 0
+    while True:
+        loss = (trainer.net(batch) - batch).square().mean()
+        asked.put(number)
+        number = answers.get(timeout=60) + 1
+        trainer.optimizer.zero_grad()
+        loss.backward()
+        trainer.optimizer.step()
+        clock.step()
+
+
+def lock_beside_queue(trainer):
+    """A thread holds the lock that the loop takes, in the function in which it takes from such a queue, which is never empty."""
+    lock, ready, large = threading.Lock(), queue.SimpleQueue(), torch.randn(700, 700)
+    ready.put(torch.randn(ROWS, WIDTH))
+
+    def write_statistics():
+        while True:
+            with lock:
+                large @ large
+            time.sleep(0.0005)
+
+    def take_turn():
+        batch = ready.get()
+        ready.put(batch)
+        lock.acquire()
+        lock.release()
+        return batch
+
+    threading.Thread(target=write_statistics, daemon=True).start()
+    while True:
+        trainer.update(take_turn())
 
 
 class Round:
@@ -259,6 +336,105 @@ def skipped_updates(trainer):
         if number % 9:
             trainer.optimizer.step()
             clock.step()
+
+
+def far(seconds):
+    """A folder in a file system of a server that needs so long for a look-up."""
+    folder = os.path.join(os.environ["ZOO_TRUTH"] + ".far")
+    far_files.mount(folder, seconds)
+    return folder
+
+
+def near():
+    folder = os.path.join(os.environ["ZOO_TRUTH"] + ".near")
+    os.makedirs(folder)
+    for number in range(far_files.FILES):
+        with open(os.path.join(folder, str(number)), "wb") as file:
+            file.write(far_files.CONTENTS)
+    return folder
+
+
+class Files:
+    def __init__(self, folder):
+        self.folder, self.number = folder, 0
+
+    def read_file(self):
+        self.number += 1
+        with open(os.path.join(self.folder, str(self.number % far_files.FILES)), "rb") as file:
+            return len(file.read())
+
+    def check_files(self):
+        self.number += 1
+        return sum(os.path.exists(os.path.join(self.folder, str(self.number + i))) for i in range(4)) + len(os.listdir(self.folder))
+
+
+def opens(trainer, folder):
+    files, batch = Files(folder), torch.randn(ROWS, WIDTH)
+    while True:
+        total = sum(files.read_file() for _ in range(4))
+        trainer.update(batch + total % 2)
+
+
+def opens_far(trainer):
+    """Each step opens four small files of a server that is far away."""
+    opens(trainer, far(0.002))
+
+
+def opens_near(trainer):
+    """The same of the own disk, where they are in memory."""
+    opens(trainer, near())
+
+
+def lists_far(trainer):
+    """A thread asks which files there are, and says so in a queue."""
+    files, batch, ready = Files(far(0.003)), torch.randn(ROWS, WIDTH), queue.Queue(maxsize=1)
+
+    def look_up():
+        while True:
+            ready.put(files.check_files())
+
+    threading.Thread(target=look_up, daemon=True).start()
+    while True:
+        trainer.update(batch + ready.get() % 2)
+
+
+def accumulated_by_hand(trainer):
+    """Three backwards for each update, which is by hand; the optimizer only clears the gradients."""
+    batches = [torch.randn(4 * ROWS, WIDTH) for _ in range(3)]
+    while True:
+        for batch in batches:
+            (trainer.net(batch) - batch).square().mean().backward()
+        with torch.no_grad():
+            for p in trainer.net.parameters():
+                p -= 1e-3 * p.grad
+        trainer.optimizer.zero_grad()
+        clock.step()
+
+
+def accumulated_and_compiled(trainer):
+    """An optimizer whose step torch.compile has taken in, after two to five backwards."""
+    batch = torch.randn(4 * ROWS, WIDTH)
+    update = torch.compile(trainer.optimizer.step, backend="aot_eager")
+    number = 0
+    while True:
+        trainer.optimizer.zero_grad(set_to_none=False)
+        number += 1
+        for _ in range(2 + number % 4):
+            (trainer.net(batch) - batch).square().mean().backward()
+        update()
+        clock.step()
+
+
+def updated_by_hand(trainer):
+    """One backward for each update by hand, and a zero_grad for each."""
+    batch = torch.randn(4 * ROWS, WIDTH)
+    while True:
+        (trainer.net(batch) - batch).square().mean().backward()
+        with torch.no_grad():
+            for p in trainer.net.parameters():
+                p -= 1e-3 * p.grad
+        trainer.optimizer.zero_grad()
+        clock.step()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * What the processes of a recording and their machine use, once a second, from /proc
- * (user/proc/proc_usage.h): REC_RESOURCES, REC_MACHINE; and what cgroups limit: REC_LIMITS. No probe
- * and no BPF: the job pays nothing for it.
+ * (user/proc/proc_usage.h): REC_RESOURCES, REC_MACHINE; what cgroups limit: REC_LIMITS; and how often
+ * a quota of CPU time was used up: REC_THROTTLE. No probe and no BPF: the job pays nothing for it.
  */
 #include <errno.h>
 #include <sched.h>
@@ -51,6 +51,9 @@ struct target_resources {
 	struct proc_files files;
 	bool kept, unfollowed;
 	struct rec_limits limits; /* the last that was sent */
+	/* of a main process, as of the last look at what is left */
+	struct cgroup_quota quotas[CGROUP_QUOTAS_MAX];
+	size_t quota_cnt;
 	/* As the session first saw it: */
 	char *kills_file; /* owned; NULL: not known */
 	uint64_t cgroup_kills, machine_kills;
@@ -245,6 +248,44 @@ static void set_left(struct session *s, struct target *t, struct rec_resources *
 	}
 }
 
+static void find_quotas(struct session *s, struct target *t)
+{
+	struct target_resources *own = of_target(t);
+	struct cgroup_quota quotas[CGROUP_QUOTAS_MAX];
+	size_t cnt = cgroup_look__quotas(&state_of(s)->cgroups, t->process.pid, quotas);
+
+	/* One that ends has been moved to the root of the cgroups. */
+	if (!still_lives(t)) {
+		cgroup_quotas__release(quotas, cnt);
+		return;
+	}
+	cgroup_quotas__release(own->quotas, own->quota_cnt);
+	memcpy(own->quotas, quotas, sizeof(quotas));
+	own->quota_cnt = cnt;
+}
+
+static void emit_throttles(struct session *s, const struct target *t)
+{
+	const struct target_resources *own = of_target(t);
+
+	for (size_t i = 0; i < own->quota_cnt; i++) {
+		const struct cgroup_quota *quota = &own->quotas[i];
+		struct rec_throttle rec = {.hdr = {.type = REC_THROTTLE, .size = sizeof(rec)}, .pid = t->process.pid};
+		struct cgroup_throttle throttle;
+
+		if (!cgroup_quota__throttle(quota, &throttle))
+			continue;
+		rec.time_ns = session__now_ns();
+		rec.above = quota->above;
+		rec.group = quota->group;
+		rec.milli_cpus = quota->milli_cpus;
+		rec.periods = throttle.periods;
+		rec.throttled = throttle.throttled;
+		rec.throttled_ns = throttle.throttled_ns;
+		session__emit(s, &rec.hdr);
+	}
+}
+
 static void look_at(struct session *s, struct target *t, bool left)
 {
 	struct rec_resources rec = {.hdr = {.type = REC_RESOURCES, .size = sizeof(rec)}, .pid = t->process.pid};
@@ -274,8 +315,10 @@ static void look_at(struct session *s, struct target *t, bool left)
 	rec.read_bytes = usage.read_bytes;
 	rec.written_bytes = usage.written_bytes;
 	if (!usage.ended) {
-		if (left && t->role == ROLE_MAIN)
+		if (left && t->role == ROLE_MAIN) {
 			shm__space(rec.pid, &own->shm);
+			find_quotas(s, t);
+		}
 		failed += set_network(r, rec.pid, &rec);
 		set_swap(r, rec.pid, &rec);
 		if (left)
@@ -284,6 +327,7 @@ static void look_at(struct session *s, struct target *t, bool left)
 	if (failed && still_lives(t))
 		r->failed += failed;
 	session__emit(s, &rec.hdr);
+	emit_throttles(s, t);
 }
 
 static void look_at_machine(struct session *s)
@@ -397,6 +441,7 @@ static void free_target(struct target *t)
 {
 	proc_files__close(&of_target(t)->files);
 	free(of_target(t)->kills_file);
+	cgroup_quotas__release(of_target(t)->quotas, of_target(t)->quota_cnt);
 }
 
 static void free_state(struct session *s)

@@ -24,6 +24,7 @@
 #include "user/proc/symbols.h"
 #include "user/runtime/python/pylines.h"
 #include "user/session/programs.h"
+#include "user/session/sources/awaited.h"
 #include "user/session/sources/waiting.h"
 
 #define EMITTED_SYMBOLS 1024      /* a power of two */
@@ -335,6 +336,7 @@ static bool on_sample(struct session *s, const struct rec_hdr *record)
 		named.stack = waiting__stack(&sampler->waiting, &named);
 	named.native = symbol_id(s, symbols__user(sampler->symbols, named.pid, named.native));
 	named.kernel = named.kernel ? symbol_id(s, symbols__kernel(sampler->symbols, named.kernel)) : 0;
+	awaited__note(s, &named);
 	session__emit(s, &named.hdr);
 	return true;
 }

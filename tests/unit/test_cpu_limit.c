@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Who has the CPUs that a process waits for, by what it and the machine use, and what the kernel counts of a quota. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "include/resource_records.h"
+#include "tests/unit/build_job.h"
+#include "user/analysis/cpu_limit.h"
+
+#define S 1000000000ull
+
+enum { PID = 7 };
+
+/* One a second, of a process that uses 0.2 CPUs. */
+static struct job *job_of_samples(size_t cnt)
+{
+	struct job *job = job__new();
+
+	add_target(job, PID, ROLE_MAIN, -1);
+	for (uint64_t i = 0; i < cnt; i++) {
+		const struct rec_resources rec = {.hdr = {.type = REC_RESOURCES, .size = sizeof(rec)},
+						  .time_ns = (1 + i) * S,
+						  .pid = PID,
+						  .user_ns = i * S / 5};
+		assert_int_equal(add_copy(job, &rec), 0);
+	}
+	return job;
+}
+
+/* On a machine of so many CPUs; of PID, which uses 0.2, and PID + 1, which uses one if it is `busy`. */
+static enum cpu_holder holder_of(uint32_t cpus, uint32_t allowed, uint64_t milli_cpus, bool busy)
+{
+	const struct rec_machine machine = {
+		.hdr = {.type = REC_MACHINE, .size = sizeof(machine)}, .time_ns = S, .pid = PID, .processors = cpus};
+	const struct rec_limits limits = {.hdr = {.type = REC_LIMITS, .size = sizeof(limits)},
+					  .pid = PID,
+					  .processors = allowed,
+					  .milli_cpus = milli_cpus};
+	struct job *job = job_of_samples(20);
+	struct cpu_limit limit;
+
+	assert_int_equal(add_copy(job, &machine), 0);
+	assert_int_equal(add_copy(job, &limits), 0);
+	for (uint64_t i = 0; i < 20 && busy; i++) {
+		const struct rec_resources rec = {.hdr = {.type = REC_RESOURCES, .size = sizeof(rec)},
+						  .time_ns = i * S,
+						  .pid = PID + 1,
+						  .user_ns = i * S};
+		assert_int_equal(add_copy(job, &rec), 0);
+	}
+	cpu_limit__find(job, PID, 0.5, &limit);
+	assert_true(limit.used > (busy ? 1.19 : 0.19) && limit.used < (busy ? 1.21 : 0.21));
+	cpu_limit__find(job, PID + (1u << REC_PID_BITS), 0.5, &limit); /* of another machine */
+	assert_int_equal(limit.holder, CPU_HELD_UNKNOWN);
+	cpu_limit__find(job, PID, 0.5, &limit);
+	job__free(job);
+	return limit.holder;
+}
+
+static void cpus_have_a_holder(void **state)
+{
+	assert_int_equal(holder_of(8, 0, 0, false), CPU_HELD_OTHERS);
+	assert_int_equal(holder_of(8, 8, 200, false), CPU_HELD_QUOTA);
+	assert_int_equal(holder_of(8, 8, 500, false), CPU_HELD_OTHERS);
+	assert_int_equal(holder_of(8, 1, 0, true), CPU_HELD_ALLOWED);
+	assert_int_equal(holder_of(8, 1, 1100, true), CPU_HELD_ALLOWED);
+	assert_int_equal(holder_of(8, 2, 1200, true), CPU_HELD_QUOTA);
+	assert_int_equal(holder_of(1, 1, 0, true), CPU_HELD_ITSELF);
+	assert_int_equal(holder_of(2, 2, 0, true), CPU_HELD_OTHERS);
+	assert_int_equal(holder_of(0, 1, 100, true), CPU_HELD_UNKNOWN); /* no machine */
+}
+
+/* Workers that are started anew each second use one CPU after the other, not as many as there are workers. */
+static void cpus_of_short_processes_are_not_added_up(void **state)
+{
+	const struct rec_machine machine = {
+		.hdr = {.type = REC_MACHINE, .size = sizeof(machine)}, .time_ns = S, .pid = PID, .processors = 8};
+	struct job *job = job_of_samples(20);
+	struct cpu_limit limit;
+
+	assert_int_equal(add_copy(job, &machine), 0);
+	for (uint64_t i = 0; i < 30; i++) {
+		const struct rec_resources rec = {.hdr = {.type = REC_RESOURCES, .size = sizeof(rec)},
+						  .time_ns = (1 + i / 2 + i % 2) * S,
+						  .pid = PID + 1 + i / 2,
+						  .user_ns = i % 2 * S};
+		assert_int_equal(add_copy(job, &rec), 0);
+	}
+	cpu_limit__find(job, PID, 0.5, &limit);
+	assert_int_equal(limit.holder, CPU_HELD_OTHERS);
+	assert_true(limit.used > 0.2 + 14.9 / 19 && limit.used < 0.2 + 15.1 / 19);
+	job__free(job);
+}
+
+/* On 4 CPUs, with a quota of 0.5 and others of it above. */
+static struct job *job_with_quota(uint32_t own_milli_cpus)
+{
+	const struct rec_machine machine = {
+		.hdr = {.type = REC_MACHINE, .size = sizeof(machine)}, .time_ns = S, .pid = PID, .processors = 4};
+	const struct rec_limits limits = {
+		.hdr = {.type = REC_LIMITS, .size = sizeof(limits)}, .pid = PID, .milli_cpus = own_milli_cpus};
+	struct job *job = job_of_samples(20);
+
+	assert_int_equal(add_copy(job, &machine), 0);
+	assert_int_equal(add_copy(job, &limits), 0);
+	return job;
+}
+
+static void add_throttle(struct job *job, uint32_t above, uint64_t time_ns, uint64_t periods, uint64_t throttled,
+			 uint64_t throttled_ns)
+{
+	const struct rec_throttle rec = {.hdr = {.type = REC_THROTTLE, .size = sizeof(rec)},
+					 .time_ns = time_ns,
+					 .pid = PID,
+					 .above = above,
+					 .group = 100 - above,
+					 .milli_cpus = above ? 2000 : 500,
+					 .periods = periods,
+					 .throttled = throttled,
+					 .throttled_ns = throttled_ns};
+
+	assert_int_equal(add_copy(job, &rec), 0);
+}
+
+static const char *text_of(struct job *job, double waits, enum cpu_holder holder)
+{
+	static char text[2 * CPU_LIMIT_TEXT];
+	struct cpu_limit limit;
+
+	cpu_limit__find(job, PID, waits, &limit);
+	assert_int_equal(limit.holder, holder);
+	cpu_limit__text(&limit, text);
+	job__free(job);
+	return text;
+}
+
+/* A job in bursts uses 0.2 CPUs of 0.5, and yet its quota holds it up; or does not, though it uses it up. */
+static void the_kernel_says_whether_it_was_the_quota(void **state)
+{
+	struct job *job = job_with_quota(500);
+
+	add_throttle(job, 0, S, 1000, 7, 5 * S);
+	add_throttle(job, 0, 14 * S, 1130, 136, 5 * S + 5330000000);
+	assert_string_equal(text_of(job, 0.5, CPU_HELD_QUOTA), "its own limit of 0.5 CPUs: throttled in 129 of 130 "
+							       "periods, 41 % of the time; the job uses 0.2 CPUs");
+	job = job_with_quota(200);
+	add_throttle(job, 0, S, 0, 0, 0);
+	add_throttle(job, 0, 20 * S, 130, 2, S / 100);
+	assert_string_equal(text_of(job, 0.5, CPU_HELD_OTHERS),
+			    "others have them: this job uses 0.2 CPUs of the 0.2 that "
+			    "it may use");
+	job = job_with_quota(500); /* a part of it */
+	add_throttle(job, 0, S, 0, 0, 0);
+	add_throttle(job, 0, 21 * S, 130, 52, 2 * S);
+	assert_string_equal(
+		text_of(job, 0.5, CPU_HELD_OTHERS),
+		"others have them: this job uses 0.2 CPUs of the 0.5 that it may use; also its own limit of 0.5 "
+		"CPUs: throttled in 52 of 130 periods, 10 % of the time");
+	job = job_with_quota(200); /* as of a recording of an earlier version */
+	assert_string_equal(text_of(job, 0.5, CPU_HELD_QUOTA),
+			    "its cgroup is limited to 0.2 CPUs, and the job uses 0.2");
+}
+
+static void of_several_quotas_the_one_that_held_it_up(void **state)
+{
+	struct job *job = job_with_quota(500);
+
+	for (uint64_t i = 0; i < 20; i++) {
+		add_throttle(job, 0, (20 - i) * S, 10 * (20 - i), 0, 0);
+		add_throttle(job, 2, (20 - i) * S, 10 * (20 - i), 9 * (20 - i), (20 - i) * S * 2);
+	}
+	assert_string_equal(text_of(job, 0.8, CPU_HELD_QUOTA),
+			    "the limit of 2 CPUs of a cgroup around its own: throttled in 171 of 190 periods, 2 s a "
+			    "second, all CPUs together; the job uses 0.2 CPUs");
+}
+
+/* Counts that go back, or are more than there can be: nothing is said of them. */
+static void counts_may_lie(void **state)
+{
+	static const uint64_t wrong[][3] = {
+		{99, 10, S},         {110, 111, S}, {110, 4, S},     {200, 100, S},
+		{200, 100, 100 * S}, {200, 100, 0}, {200, 5, 2 * S}, {UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+	struct cpu_throttle throttle;
+	size_t said = 0;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		struct job *job = job_with_quota(500);
+
+		add_throttle(job, 0, S, 100, 5, S);
+		add_throttle(job, 0, 20 * S, wrong[i][0], wrong[i][1], wrong[i][2]);
+		add_throttle(job, 1, S, 0, 0, 0);
+		add_throttle(job, 1, 20 * S, 100, 100, 19 * S);
+		said += cpu_throttle__find(job, PID, &throttle);
+		assert_int_equal(throttle.periods, 0);
+		text_of(job, 0.5, CPU_HELD_OTHERS);
+	}
+	assert_int_equal(said, 0);
+}
+
+static void a_short_look_says_nothing(void **state)
+{
+	struct job *job = job_with_quota(500);
+	struct cpu_throttle throttle;
+
+	assert_false(cpu_throttle__find(job, PID, &throttle));
+	add_throttle(job, 0, S, 100, 5, S);
+	assert_false(cpu_throttle__find(job, PID, &throttle));
+	add_throttle(job, 0, 2 * S, 110, 15, 2 * S);
+	assert_false(cpu_throttle__find(job, PID, &throttle));
+	add_throttle(job, 0, 4 * S, 110, 15, 2 * S);
+	assert_true(cpu_throttle__find(job, PID, &throttle));
+	assert_false(cpu_throttle__find(job, PID + 1, &throttle));
+	job__free(job);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cpus_have_a_holder),
+		cmocka_unit_test(cpus_of_short_processes_are_not_added_up),
+		cmocka_unit_test(the_kernel_says_whether_it_was_the_quota),
+		cmocka_unit_test(of_several_quotas_the_one_that_held_it_up),
+		cmocka_unit_test(counts_may_lie),
+		cmocka_unit_test(a_short_look_says_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
