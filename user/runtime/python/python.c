@@ -18,6 +18,8 @@
 #include "user/runtime/python/pylayout.h"
 #include "user/runtime/python/pythread.h"
 
+#define MINOR_GILSTATE_WORD 15 /* a thread's own state is a thread-local word */
+
 #define METH_FASTCALL 0x80 /* CPython Include/methodobject.h */
 
 /* ---- the interpreter's file ---- */
@@ -178,14 +180,25 @@ static void python__find_tstate(struct python *out, const struct elf *elf, const
 	}
 }
 
-static void python__find_threads(struct python *out, const struct process *process,
+/* Up to 3.14 this getter reads a pthread key instead. */
+static bool python__find_gilstate(const struct python *python, const struct elf *elf, pid_t pid,
+				  struct thread_word *word)
+{
+	return python->process.layout.minor >= MINOR_GILSTATE_WORD &&
+	       !getter__thread_word(elf, pid, python->bias, "PyGILState_GetThisThreadState", word);
+}
+
+static void python__find_threads(struct python *out, const struct process *process, const struct elf *elf,
 				 const struct py_internals *internals)
 {
 	struct py_process *py = &out->process;
+	struct thread_word word;
+	bool has_word = python__find_gilstate(out, elf, process->pid, &word);
 
 	out->started = py_thread__interpreters(process->pid, out->runtime, out->walk) > 0;
 	if (!process__file(process, "ld-musl-"))
-		py->tss_offset = py_thread__find_tss(process->pid, out->runtime, internals, out->walk);
+		py->tss_offset = py_thread__find_tss(process->pid, out->runtime, internals, out->walk,
+						     has_word ? &word : NULL);
 	py->gil_address = py_thread__find_gil(process->pid, out->runtime, internals, out->walk);
 	py->gil_bytes = py->gil_address ? internals->gil_bytes : 0;
 }
@@ -233,7 +246,7 @@ static int python__describe(const struct process *process, struct python *out, c
 		.unicode_type = out->bias + unicode_type.vaddr,
 	});
 	if (!err)
-		python__find_threads(out, process, internals);
+		python__find_threads(out, process, elf, internals);
 	return err;
 }
 
@@ -278,12 +291,12 @@ const char *python__explain(int err, pid_t pid, const char *comm, const char *ve
 	case -ENOTSUP: /* EOPNOTSUPP has the same number */
 		if (version[0] && !isdigit((unsigned char)version[0])) {
 			snprintf(why, PYTHON_WHY_BYTES, "process %d runs %s, which is not supported", pid, version);
-			return "run the job with CPython 3.8 to 3.14";
+			return "run the job with CPython 3.8 to 3.15";
 		}
 		snprintf(why, PYTHON_WHY_BYTES,
 			 "process %d runs Python %s, which is not supported or not laid out as expected", pid,
 			 version[0] ? version : "(unknown version)");
-		return "CPython 3.8 to 3.14 without free threading is supported";
+		return "CPython 3.8 to 3.15 without free threading is supported";
 	}
 	return process__explain(err, pid, why, PYTHON_WHY_BYTES);
 }
