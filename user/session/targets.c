@@ -139,6 +139,8 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 /* Must the session look for Python? The file may be mapped long before an interpreter starts. */
 static bool must_look_for_python(const struct target *t)
 {
+	if (t->python_refused)
+		return false;
 	return !t->has_python ||
 	       (!t->python.started && py_thread__interpreters(t->process.pid, t->python.runtime, t->python.walk) > 0);
 }
@@ -242,13 +244,23 @@ static uint64_t soonest_look_ns(const struct session *s, const struct target *t)
 	return soonest;
 }
 
+void target__refuse_python(struct session *s, struct target *t)
+{
+	char why[PYTHON_WHY_BYTES];
+	const char *fix = python__explain(t->python_err, t->process.pid, t->process.comm, t->python.version, why);
+
+	t->python_refused = true;
+	log__warn(fix, "%s: " PYTHON_REFUSED, why);
+	session__note(s, "process %d: Python %s cannot be read: " PYTHON_REFUSED, t->process.pid, t->python.version);
+}
+
 int targets__resolve(struct session *s, struct target *t)
 {
 	int err = 0, python_err = 0, later_err;
 	bool news = false;
 
 	if (must_look_for_python(t)) {
-		python_err = resolve_python(s, t);
+		python_err = t->python_err = resolve_python(s, t);
 		news = t->has_python;
 	}
 	if (t->torch_file && !t->has_torch) {
@@ -266,7 +278,10 @@ int targets__resolve(struct session *s, struct target *t)
 		target__emit(s, t);
 		t->emitted = true;
 	}
-	t->awaits_libraries = !(t->has_torch || t->jax[0]) || !t->has_python || !t->python.started ||
+	if (s->opened && !t->has_python && !t->python_refused && python__is_unreadable(t->python_err) &&
+	    (t->has_torch || t->jax[0] || !targets__is_young(t, YOUNG_NS)))
+		target__refuse_python(s, t);
+	t->awaits_libraries = !(t->has_torch || t->jax[0]) || (!t->python_refused && !t->python.started) ||
 			      session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
 	t->pending = t->awaits_libraries || soonest_look_ns(s, t);
 	return err ?: python_err;
@@ -394,7 +409,8 @@ static void forget_program(struct session *s, struct target *t, bool ended)
 		else
 			target__clear_state(t, id);
 	}
-	t->interpreters_noted = t->has_python = t->has_torch = t->forked = false;
+	t->interpreters_noted = t->has_python = t->python_refused = t->has_torch = t->forked = false;
+	t->python_err = 0;
 	t->python = (struct python){};
 	t->python_dev = t->python_inode = 0;
 	t->torch[0] = t->jax[0] = 0;

@@ -250,6 +250,16 @@ static int python__describe(const struct process *process, struct python *out, c
 	return err;
 }
 
+/* Of a Python that cannot be read the version alone is known. */
+static void python__forget(struct python *python)
+{
+	char version[sizeof(python->version)];
+
+	memcpy(version, python->version, sizeof(version));
+	memset(python, 0, sizeof(*python));
+	memcpy(python->version, version, sizeof(version));
+}
+
 int python__find(const struct process *process, struct python *out, struct elf **elf)
 {
 	struct elf *opened = NULL;
@@ -271,11 +281,23 @@ int python__find(const struct process *process, struct python *out, struct elf *
 		err = -ETIMEDOUT;
 	else if (!err && !process__alive(process)) /* what was read may be another process's, with the same pid */
 		err = -ESRCH;
+	if (err)
+		python__forget(out);
 	if (elf && !err)
 		*elf = opened;
 	else
 		elf__free(opened);
 	return err;
+}
+
+bool python__is_unreadable(int err)
+{
+	return err == -EOPNOTSUPP || err == -ENOTSUP || err == -ELIBACC || err == -ETIMEDOUT;
+}
+
+bool python__is_dispensable(int err, bool has_framework, const char *version)
+{
+	return python__is_unreadable(err) && (has_framework || isdigit((unsigned char)version[0]));
 }
 
 const char *python__explain(int err, pid_t pid, const char *comm, const char *version, char why[PYTHON_WHY_BYTES])

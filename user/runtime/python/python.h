@@ -25,6 +25,17 @@
  */
 int python__find(const struct process *process, struct python *out, struct elf **elf);
 
+/* Is there a Python that cannot be read? err: of python__find. */
+bool python__is_unreadable(int err);
+
+/* What is not recorded of such a process, and what is. */
+#define PYTHON_REFUSED                                                                              \
+	"no Python stacks, functions, actions or collections; labels, operators, steps, waits, I/O " \
+	"and GPU calls are there"
+
+/* Can it be recorded all the same? Of one without torch or JAX that takes a CPython (`version`). */
+bool python__is_dispensable(int err, bool has_framework, const char *version);
+
 /*
  * Writes what an error of python__find means for the process, in the same words for all commands;
  * returns the remedy, or NULL when there is none. version may be "".
