@@ -16,6 +16,7 @@
 #include "user/proc/getter.h"
 #include "user/runtime/python/pycheck.h"
 #include "user/runtime/python/pylayout.h"
+#include "user/runtime/python/pyoffsets.h"
 #include "user/runtime/python/pythread.h"
 
 #define MINOR_GILSTATE_WORD 15 /* a thread's own state is a thread-local word */
@@ -203,12 +204,35 @@ static void python__find_threads(struct python *out, const struct process *proce
 	py->gil_bytes = py->gil_address ? internals->gil_bytes : 0;
 }
 
+/* ---- layout ---- */
+
+/*
+ * The layout of a minor version: as in the built-in table, and _Py_DebugOffsets agree; else, from
+ * 3.13 on, as _Py_DebugOffsets say, which out->tried tells. 0, or an error of python__find.
+ */
+static int python__find_layout(struct python *out, pid_t pid, int minor, struct py_internals *internals)
+{
+	const struct py_internals *row = py_internals__find(minor > PY_MINOR_MAX ? PY_MINOR_MAX : minor);
+	int err;
+
+	if (!row)
+		return -EOPNOTSUPP;
+	*internals = *row;
+	err = minor > PY_MINOR_MAX ? -ENOTSUP : py_check__debug_offsets(pid, out->runtime, row);
+	if (err == -ENOTSUP) {
+		err = py_offsets__read(pid, out->runtime, minor, row, internals);
+		out->tried = !err;
+	}
+	out->process.layout = internals->layout;
+	return err ?: py_walk__resolve(pid, out->runtime, internals, out->walk);
+}
+
 /* ---- all together ---- */
 
 static int python__describe(const struct process *process, struct python *out, const struct elf *elf)
 {
 	struct elf_symbol runtime, gen_type, unicode_type, cell_type, code_type;
-	const struct py_internals *internals;
+	struct py_internals internals;
 	uint64_t first;
 	int minor, err;
 
@@ -228,12 +252,7 @@ static int python__describe(const struct process *process, struct python *out, c
 	out->process.cell_type = out->bias + cell_type.vaddr;
 
 	minor = python__version(out, elf, process->pid);
-	internals = minor < PY_MINOR_MIN || minor > PY_MINOR_MAX ? NULL : py_internals__find(minor);
-	if (!internals)
-		return -EOPNOTSUPP;
-	out->process.layout = internals->layout;
-	err = py_check__debug_offsets(process->pid, out->runtime, internals)
-		      ?: py_walk__resolve(process->pid, out->runtime, internals, out->walk);
+	err = python__find_layout(out, process->pid, minor, &internals);
 	if (err)
 		return err;
 	python__find_functions(out, elf, gen_type.vaddr);
@@ -242,11 +261,11 @@ static int python__describe(const struct process *process, struct python *out, c
 		.process = process,
 		.python = out,
 		.elf = elf,
-		.internals = internals,
+		.internals = &internals,
 		.unicode_type = out->bias + unicode_type.vaddr,
 	});
 	if (!err)
-		python__find_threads(out, process, elf, internals);
+		python__find_threads(out, process, elf, &internals);
 	return err;
 }
 
