@@ -220,7 +220,10 @@ static int check_python(struct doctor *d, const struct process *process, bool fr
 			    goes_on ? ": " PYTHON_REFUSED : "");
 		return other || goes_on ? 0 : err == -ENOENT ? -EOPNOTSUPP : err;
 	}
-	doctor__add(d, "Python", OK, NULL, "%s, layout checked against the process", python.version);
+	if (python.tried)
+		doctor__add(d, "Python", WARN, NULL, "%s " PYTHON_TRIED, python.version);
+	else
+		doctor__add(d, "Python", OK, NULL, "%s, layout checked against the process", python.version);
 	check_list(d, "Lightning's actions", &list, landmarks__python(&list, &late, elf, &python.functions),
 		   "report this build of Python: its builtin next() was not found");
 	probe_list__release(&list);

@@ -58,8 +58,8 @@ struct target {
 	uint64_t rank_delay_ns;   /* how long the session waits for its next look at the rank, */
 	uint64_t rank_look_at_ns; /* which is then */
 	bool has_python, has_torch;
-	int python_err;      /* of python__find, when it was last asked */
-	bool python_refused; /* said so: the session does not ask again */
+	int python_err;                                  /* of python__find, when it was last asked */
+	bool python_refused;                             /* said so: the session does not ask again */
 	const struct mapped_file *torch_file, *jax_file; /* in `process`; NULL: not mapped */
 	bool emitted;                                    /* targets__resolve emitted REC_TARGET */
 	bool unchecked;                                  /* which waits until it is known that it can be recorded */

@@ -145,9 +145,17 @@ static bool must_look_for_python(const struct target *t)
 	       (!t->python.started && py_thread__interpreters(t->process.pid, t->python.runtime, t->python.walk) > 0);
 }
 
+static void tell_tried(struct session *s, const struct target *t)
+{
+	if (t->role == ROLE_MAIN)
+		log__warn(NULL, "process %d: Python %s " PYTHON_TRIED, t->process.pid, t->python.version);
+	session__note(s, "process %d: Python %s " PYTHON_TRIED, t->process.pid, t->python.version);
+}
+
 static int resolve_python(struct session *s, struct target *t)
 {
 	struct proc_command command = {.what = COMMAND_PYTHON, .pid = t->process.pid};
+	bool had = t->has_python;
 	struct elf *elf = NULL;
 	struct python found;
 	int err;
@@ -166,6 +174,8 @@ static int resolve_python(struct session *s, struct target *t)
 	t->has_python = !err;
 	if (err)
 		t->python_inode = 0;
+	else if (t->python.tried && !had)
+		tell_tried(s, t);
 	return err;
 }
 

@@ -19,16 +19,17 @@
 
 #include "include/records.h"
 #include "user/proc/process.h"
+#include "user/runtime/python/pyobject.h"
 
-#define SHAPE_WORDS  16         /* a shape looks at so many words at most */
-#define RUNTIME_MAX  (16u << 20) /* bytes of a struct */
-#define INTERP_MAX   (4u << 20)
-#define TSTATE_MAX   (64u << 10)
-#define FRAME_MAX    128 /* FRAME_BYTES, FRAME_BYTES_MAX */
-#define CODE_MAX     256
-#define GEN_MAX      256
-#define THREADS_MAX  16 /* that are asked */
-#define NATIVE_MAX   (1u << 22)
+#define SHAPE_WORDS 16          /* a shape looks at so many words at most */
+#define RUNTIME_MAX (16u << 20) /* bytes of a struct */
+#define INTERP_MAX  (4u << 20)
+#define TSTATE_MAX  (64u << 10)
+#define FRAME_MAX   128 /* FRAME_BYTES, FRAME_BYTES_MAX */
+#define CODE_MAX    256
+#define GEN_MAX     256
+#define THREADS_MAX 16 /* that are asked */
+#define NATIVE_MAX  (1u << 22)
 
 /* The fixed part: cookie, version, free_threaded, runtime_state, and how interpreter_state begins. */
 enum {
@@ -58,7 +59,8 @@ static bool is_dicts(const uint64_t *w)
 static bool is_frame(const uint64_t *w)
 {
 	return w[0] > 32 && w[0] <= FRAME_MAX && w[4] == w[0] - 8 && w[1] < w[4] && w[2] < w[4] && w[3] < w[4] &&
-	       w[1] != w[2] && w[2] != w[3] && w[1] != w[3] && (w[1] | w[2] | w[3] | w[4]) % 8 == 0 && w[5] < w[4] && w[5];
+	       w[1] != w[2] && w[2] != w[3] && w[1] != w[3] && (w[1] | w[2] | w[3] | w[4]) % 8 == 0 && w[5] < w[4] &&
+	       w[5];
 }
 
 /* {size, filename, name, qualname, linetable, firstlineno}: the names are neighbours */
@@ -117,9 +119,12 @@ static int parse_walk(const uint64_t *w, size_t thread, struct py_internals *out
 {
 	size_t dicts = find_shape(w, AT_INTERP_REST, thread, is_dicts);
 	const uint64_t values[PY_WALK_CNT] = {
-		[PY_WALK_INTERPRETERS] = w[AT_INTERPRETERS], [PY_WALK_INTERP_NEXT] = w[AT_INTERP_NEXT],
-		[PY_WALK_INTERP_THREADS] = w[AT_INTERP_THREADS], [PY_WALK_TSTATE_NEXT] = w[thread + 2],
-		[PY_WALK_TSTATE_INTERP] = w[thread + 3], [PY_WALK_GIL] = w[dicts + 3],
+		[PY_WALK_INTERPRETERS] = w[AT_INTERPRETERS],
+		[PY_WALK_INTERP_NEXT] = w[AT_INTERP_NEXT],
+		[PY_WALK_INTERP_THREADS] = w[AT_INTERP_THREADS],
+		[PY_WALK_TSTATE_NEXT] = w[thread + 2],
+		[PY_WALK_TSTATE_INTERP] = w[thread + 3],
+		[PY_WALK_GIL] = w[dicts + 3],
 		[PY_WALK_INTERP_MODULES] = w[dicts],
 	};
 	const enum py_walk_field of_interp[] = {PY_WALK_INTERP_NEXT, PY_WALK_INTERP_THREADS, PY_WALK_GIL,
@@ -210,6 +215,16 @@ static bool is_of_threads(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WA
 	return false;
 }
 
+/* A field that no version had may pass for sys.modules. */
+static bool has_modules(pid_t pid, uint64_t runtime, const struct py_internals *found)
+{
+	uint64_t interpreter, modules;
+
+	return !read_word(pid, runtime + found->walk[PY_WALK_INTERPRETERS], &interpreter) &&
+	       !read_word(pid, interpreter + found->walk[PY_WALK_INTERP_MODULES], &modules) &&
+	       py_object__is(pid, &found->layout, modules, "dict");
+}
+
 int py_offsets__read(pid_t pid, uint64_t runtime, int minor, const struct py_internals *row, struct py_internals *out)
 {
 	uint32_t candidates[PY_OFFSETS_CANDIDATES];
@@ -223,6 +238,8 @@ int py_offsets__read(pid_t pid, uint64_t runtime, int minor, const struct py_int
 	if (words[AT_FREE_THREADED])
 		return -EOPNOTSUPP;
 	err = py_offsets__parse(words, row, out, candidates);
+	if (!err && !has_modules(pid, runtime, out))
+		err = -ENOTSUP;
 	for (int i = 0; !err && i < PY_OFFSETS_CANDIDATES; i++) {
 		if (!candidates[i])
 			break;

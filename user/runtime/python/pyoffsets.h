@@ -11,7 +11,7 @@
 
 #include "user/runtime/python/pylayout.h"
 
-#define PY_OFFSETS_WORDS 192 /* 3.15's has 116 */
+#define PY_OFFSETS_WORDS 192 /* 3.15's has 111 */
 
 /* From this minor version on, _PyRuntime begins with _Py_DebugOffsets. */
 #define PY_MINOR_OFFSETS 13

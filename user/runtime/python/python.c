@@ -21,7 +21,7 @@
 
 #define MINOR_GILSTATE_WORD 15 /* a thread's own state is a thread-local word */
 
-#define METH_FASTCALL 0x80 /* CPython Include/methodobject.h */
+#define METH_FASTCALL       0x80 /* CPython Include/methodobject.h */
 
 /* ---- the interpreter's file ---- */
 
@@ -198,8 +198,8 @@ static void python__find_threads(struct python *out, const struct process *proce
 
 	out->started = py_thread__interpreters(process->pid, out->runtime, out->walk) > 0;
 	if (!process__file(process, "ld-musl-"))
-		py->tss_offset = py_thread__find_tss(process->pid, out->runtime, internals, out->walk,
-						     has_word ? &word : NULL);
+		py->tss_offset =
+			py_thread__find_tss(process->pid, out->runtime, internals, out->walk, has_word ? &word : NULL);
 	py->gil_address = py_thread__find_gil(process->pid, out->runtime, internals, out->walk);
 	py->gil_bytes = py->gil_address ? internals->gil_bytes : 0;
 }

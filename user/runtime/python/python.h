@@ -29,9 +29,14 @@ int python__find(const struct process *process, struct python *out, struct elf *
 bool python__is_unreadable(int err);
 
 /* What is not recorded of such a process, and what is. */
-#define PYTHON_REFUSED                                                                              \
+#define PYTHON_REFUSED                                                                               \
 	"no Python stacks, functions, actions or collections; labels, operators, steps, waits, I/O " \
 	"and GPU calls are there"
+
+/* Of python->tried, in words that follow the version. */
+#define PYTHON_TRIED                                                                                        \
+	"is laid out as no version that this stepflame knows: it is read by its own table, with which its " \
+	"threads agree"
 
 /* Can it be recorded all the same? Of one without torch or JAX that takes a CPython (`version`). */
 bool python__is_dispensable(int err, bool has_framework, const char *version);

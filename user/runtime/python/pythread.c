@@ -21,9 +21,9 @@
  * glibc's struct pthread on x86-64 (nptl/descr.h): specific_1stblock, 32 entries {uintptr_t seq;
  * void *data}. The same since 2.3. A word there counts only when it is the state of the thread.
  */
-#define SPECIFIC_AT   0x310
-#define SPECIFIC_CNT  32
-#define SPECIFIC_KEYS 1024 /* PTHREAD_KEYS_MAX */
+#define SPECIFIC_AT    0x310
+#define SPECIFIC_CNT   32
+#define SPECIFIC_KEYS  1024 /* PTHREAD_KEYS_MAX */
 
 #define STATIC_TLS_MAX (1u << 20) /* bytes of all files' words below the thread pointer; torch has some KiB */
 
@@ -172,7 +172,7 @@ static int32_t specific__offset(uint32_t key)
  * other keys, such as pybind11's, hold the same states, but are created after the interpreter's.
  */
 static int32_t threads__find_tss(pid_t pid, const struct py_thread *threads, int cnt, uint64_t key_at,
-				  const uint32_t walk[PY_WALK_CNT])
+				 const uint32_t walk[PY_WALK_CNT])
 {
 	struct {
 		int32_t is_initialized;
