@@ -52,5 +52,12 @@ def patched(python, directory, change=None):
     copy.write_bytes(data)
     if is_library:
         return [python], {"LD_PRELOAD": str(copy)}
-    prefix = subprocess.run([python, "-c", "import sys; print(sys.base_prefix)"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
-    return [str(copy)], {"PYTHONHOME": prefix.stdout.strip()}
+    code = "import sys, sysconfig; print(sys.base_prefix, sysconfig.get_path('purelib'))"
+    home, packages = subprocess.run([python, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout.split()
+    return [str(copy)], {"PYTHONHOME": home, "PYTHONPATH": packages}
+
+
+def break_table(data, runtime):
+    """Nor can it be read by its own table then."""
+    if data[runtime : runtime + len(COOKIE)] == COOKIE:
+        data[runtime : runtime + len(COOKIE)] = b"no table"
