@@ -58,6 +58,7 @@ struct target {
 	uint64_t rank_delay_ns;   /* how long the session waits for its next look at the rank, */
 	uint64_t rank_look_at_ns; /* which is then */
 	bool has_python, has_torch;
+	uint32_t python_failed;                          /* times that it could not be read */
 	int python_err;                                  /* of python__find, when it was last asked */
 	bool python_refused;                             /* said so: the session does not ask again */
 	const struct mapped_file *torch_file, *jax_file; /* in `process`; NULL: not mapped */

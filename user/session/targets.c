@@ -24,6 +24,7 @@
 /* How often the session looks for new libraries: often at first, while imports run. */
 #define LOOK_OFTEN_NS  (10 * 1000000ULL)
 #define LOOK_SELDOM_NS (200 * 1000000ULL)
+#define PYTHON_TRIES   3 /* an interpreter that starts may contradict itself for a moment */
 #define YOUNG_NS       (20 * 1000000000ULL)
 /* `import torch` loads its libraries one after another, for up to this long. */
 #define TORCH_SETTLES_NS (2 * 1000000000ULL)
@@ -272,6 +273,7 @@ int targets__resolve(struct session *s, struct target *t)
 	if (must_look_for_python(t)) {
 		python_err = t->python_err = resolve_python(s, t);
 		news = t->has_python;
+		t->python_failed += python__is_unreadable(python_err);
 	}
 	if (t->torch_file && !t->has_torch) {
 		err = resolve_torch(s, t);
@@ -288,8 +290,8 @@ int targets__resolve(struct session *s, struct target *t)
 		target__emit(s, t);
 		t->emitted = true;
 	}
-	if (s->opened && !t->has_python && !t->python_refused && python__is_unreadable(t->python_err) &&
-	    (t->has_torch || t->jax[0] || !targets__is_young(t, YOUNG_NS)))
+	if (s->opened && !t->has_python && !t->python_refused && t->python_failed >= PYTHON_TRIES &&
+	    python__is_unreadable(t->python_err) && (t->has_torch || t->jax[0] || !targets__is_young(t, YOUNG_NS)))
 		target__refuse_python(s, t);
 	t->awaits_libraries = !(t->has_torch || t->jax[0]) || (!t->python_refused && !t->python.started) ||
 			      session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
@@ -421,6 +423,7 @@ static void forget_program(struct session *s, struct target *t, bool ended)
 	}
 	t->interpreters_noted = t->has_python = t->python_refused = t->has_torch = t->forked = false;
 	t->python_err = 0;
+	t->python_failed = 0;
 	t->python = (struct python){};
 	t->python_dev = t->python_inode = 0;
 	t->torch[0] = t->jax[0] = 0;
