@@ -15,7 +15,7 @@
 #include "bpf/span.h"
 #include "bpf/steps.h"
 
-#define TYPE_NAME              24 /* PyTypeObject.tp_name, behind PyVarObject's head, in CPython 3.8 to 3.14 */
+#define TYPE_NAME              24 /* PyTypeObject.tp_name, behind PyVarObject's head, in CPython 3.8 to 3.15 */
 #define TYPE_VECTORCALL_OFFSET 56
 #define VECTORCALL_OFFSET_MAX  256
 

@@ -108,10 +108,11 @@ struct py_process {
 	__u64 cell_type; /* &PyCell_Type */
 	/*
 	 * Where a thread stores the state that PyGILState_Ensure returns, with or without the GIL:
-	 * *(u64 *)(thread pointer + tss_offset), the value of
-	 * pthread_getspecific(gilstate.autoTSSkey); 0: unknown
+	 * *(u64 *)(thread pointer + tss_offset), up to 3.14 the value of
+	 * pthread_getspecific(gilstate.autoTSSkey), later the thread-local _Py_tss_gilstate, which
+	 * lies below the thread pointer; 0: unknown
 	 */
-	__u32 tss_offset;
+	__s32 tss_offset;
 	__u32 gil_bytes; /* size of the main interpreter's struct _gil_runtime_state; 0: unknown */
 	__u64 gil_address;
 };

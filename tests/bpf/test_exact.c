@@ -380,7 +380,7 @@ static void test_bad_pointers(void **state)
 
 int main(void)
 {
-	static const int minors[] = {8, 9, 10, 11, 12, 13, 14};
+	static const int minors[] = {8, 9, 10, 11, 12, 13, 14, 15};
 	struct CMUnitTest tests[] = {
 #define TEST(f, i) {#f, f, setup_minor, teardown, (void *)&minors[i]}
 #define TESTS(f)   TEST(f, 0), TEST(f, 1), TEST(f, 2), TEST(f, 3), TEST(f, 4), TEST(f, 5), TEST(f, 6)

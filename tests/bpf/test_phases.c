@@ -117,7 +117,7 @@ static void evaluate_at(u64 line, int cnt, bool to_the_end)
 
 static void test_evaluations(void **state)
 {
-	static const int minors[] = {8, 10, 11, 12, 13, 14};
+	static const int minors[] = {8, 10, 11, 12, 13, 14, 15};
 	u32 told = 0;
 
 	for (size_t i = 0; i < sizeof(minors) / sizeof(*minors); i++) {

@@ -532,7 +532,7 @@ static void test_bad_bytes(void **state)
 
 int main(void)
 {
-	static const int minors[] = {8, 9, 10, 11, 12, 13, 14};
+	static const int minors[] = {8, 9, 10, 11, 12, 13, 14, 15};
 	static const struct {
 		const char *name;
 		CMUnitTestFunction function;

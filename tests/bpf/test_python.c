@@ -13,7 +13,7 @@
 #define LIB   "/opt/venv/lib/python3/site-packages/"
 #define LOOPS LIB "lightning/pytorch/loops/"
 
-static const int minors[] = {8, 9, 10, 11, 12, 13, 14};
+static const int minors[] = {8, 9, 10, 11, 12, 13, 14, 15};
 #define MINORS (sizeof(minors) / sizeof(minors[0]))
 
 static int setup_minor(void **state)

@@ -32,7 +32,7 @@ def name(path, version):
 
 VERSIONS = installed()
 MINOR = {path: version[1] for path, version in VERSIONS.items()}
-SUPPORTED = {name(path, version): path for path, version in VERSIONS.items() if 8 <= version[1] <= 14}
+SUPPORTED = {name(path, version): path for path, version in VERSIONS.items() if 8 <= version[1] <= 15}
 OLDEST, NEWEST = [*SUPPORTED.values()][0], [*SUPPORTED.values()][-1]
 # For what hardly depends on the version: how each lays out what is read is proven by images of all of them (tests/bpf/test_pystack_images.c), and on
 # each that runs by test_dump.py's test_waiting.

@@ -30,6 +30,10 @@ def profiled(bench, python):
     # since 3.12 cProfile misses the first call of a thread now and then, on a busy machine
     threaded = next(row for key, row in truth["rows"].items() if key.endswith(" threaded"))
     threaded[:2] = [truth["threads"]] * 2
+    if pythons.VERSIONS[python] >= (3, 14):  # close() enters a generator without a handler only where somebody profiles
+        echo = next(row for key, row in truth["rows"].items() if key.endswith(" echo"))
+        rounds = next(row[0] for key, row in truth["rows"].items() if key.endswith(" generator_raises")) // 2
+        echo[:2] = [echo[0] - rounds] * 2
     return truth["rows"]
 
 
@@ -112,7 +116,7 @@ while time.monotonic() < end:
 """
 
 
-@pythons.parametrize(pythons.of_minor(11, 12, 13))
+@pythons.parametrize(pythons.of_minor(11, 12, 13, 15))
 def test_recursion(bench, python):
     """Within the limit of the program, that is none of its errors: so 3.12.1, where it would be one, is left alone."""
     job = bench.process(python, "-c", RECURSES).until_ready()

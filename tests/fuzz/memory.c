@@ -14,6 +14,7 @@
 #include "user/runtime/python/pyframes.h"
 #include "user/runtime/python/pylines.h"
 #include "user/runtime/python/pyobject.h"
+#include "user/runtime/python/pyoffsets.h"
 #include "user/runtime/python/pythread.h"
 
 #define READS_MAX 20000 /* then the process is gone */
@@ -72,18 +73,22 @@ static void read_objects(const struct py_layout *layout, const struct python *py
 static void read_threads(const struct py_internals *internals, struct python *python)
 {
 	const struct process process = {.pid = 1, .nspid = 1};
+	const struct thread_word word = {.module = moves % 4, .offset = moves};
 	struct py_thread *threads = NULL;
+	struct py_internals tried;
 	uint64_t words[PY_EXACT_WORDS];
 	int cnt;
 
 	py_check__debug_offsets(1, RUNTIME, internals);
+	py_offsets__read(1, RUNTIME, internals->layout.minor, internals, &tried);
 	if (py_walk__resolve(1, RUNTIME, internals, python->walk))
 		return;
 	cnt = py_thread__list(1, RUNTIME, python->walk, &threads);
 	py_thread__of(1, 1, python->process.tss_offset, threads, cnt < 0 ? 0 : cnt);
 	free(threads);
 	py_thread__interpreters(1, RUNTIME, python->walk);
-	py_thread__find_tss(1, RUNTIME, internals, python->walk);
+	py_thread__find_tss(1, RUNTIME, internals, python->walk, NULL);
+	py_thread__find_tss(1, RUNTIME, internals, python->walk, &word);
 	python->process.gil_address = py_thread__find_gil(1, RUNTIME, internals, python->walk);
 	py_thread__gil_holder(1, python);
 	py_exact__recursion_limit(&process, python);

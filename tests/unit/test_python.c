@@ -454,8 +454,8 @@ static void test_refused(void **state)
 
 	assert_int_equal(find_pretender(0x030712f0, runtime, version), -EOPNOTSUPP);
 	assert_string_equal(version, "3.7.18");
-	assert_int_equal(find_pretender(0x030f00a4, runtime, version), -EOPNOTSUPP);
-	assert_string_equal(version, "3.15.0a4");
+	assert_int_equal(find_pretender(0x031000a4, runtime, version), -EOPNOTSUPP);
+	assert_string_equal(version, "3.16.0a4");
 	assert_int_equal(find_pretender(0x020712f0, runtime, version), -EOPNOTSUPP);
 	assert_string_equal(version, "");
 	/*

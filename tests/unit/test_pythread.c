@@ -119,8 +119,12 @@ static void test_states(void **state)
 	job__start(&job, *state);
 	assert_true(job.python.process.tss_offset != 0);
 	key = py_internals__find(job.python.process.layout.minor)->tss_key;
-	assert_int_equal(process__read_memory(job.pid, job.python.runtime + key, &key, sizeof(key)), 0);
-	assert_int_equal(job.python.process.tss_offset, 0x310 + 16 * key + 8); /* found by the key, not by trying all */
+	if (key) { /* found by the key, not by trying all */
+		assert_int_equal(process__read_memory(job.pid, job.python.runtime + key, &key, sizeof(key)), 0);
+		assert_int_equal(job.python.process.tss_offset, 0x310 + 16 * key + 8);
+	} else {
+		assert_true(job.python.process.tss_offset < 0);
+	}
 	expect_state(&job, &job.waiter);
 	for (int i = 0; i < SPINNER_CNT; i++)
 		expect_state(&job, &job.spinners[i]);
@@ -163,7 +167,7 @@ static void test_gil(void **state)
 		}
 		usleep(100);
 	}
-	print_message("  %s: tss_offset 0x%x, %d waits for the GIL\n", job.python.version, py->tss_offset, waits);
+	print_message("  %s: tss_offset %d, %d waits for the GIL\n", job.python.version, py->tss_offset, waits);
 	assert_true(waits > 100);
 	assert_true(futex_of(job.pid, job.waiter.tid) - py->gil_address >= py->gil_bytes);
 	job__stop(&job);

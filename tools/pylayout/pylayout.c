@@ -169,18 +169,24 @@ static void put_internals(void)
 #endif
 #if PY_VERSION_HEX >= 0x030c0000
 	long gil = offsetof(PyInterpreterState, ceval.gil);
-	long key = offsetof(_PyRuntimeState, autoTSSkey);
 	long modules = offsetof(PyInterpreterState, imports.modules);
 #else
 	long gil = offsetof(_PyRuntimeState, ceval.gil);
-	long key = offsetof(_PyRuntimeState, gilstate.autoTSSkey);
 	long modules = offsetof(PyInterpreterState, modules);
+#endif
+#if PY_VERSION_HEX >= 0x030f0000
+	long key = 0; /* the thread-local _Py_tss_gilstate instead */
+#elif PY_VERSION_HEX >= 0x030c0000
+	long key = offsetof(_PyRuntimeState, autoTSSkey) + offsetof(Py_tss_t, _key);
+#else
+	long key = offsetof(_PyRuntimeState, gilstate.autoTSSkey) + offsetof(Py_tss_t, _key);
 #endif
 
 	printf("\t.walk = {%zu, %zu, %ld, %zu, %zu, %zu, %ld, %ld, %ld},\n", offsetof(_PyRuntimeState, interpreters.head),
 	       offsetof(PyInterpreterState, next), threads, offsetof(PyThreadState, next),
 	       offsetof(PyThreadState, interp), offsetof(PyThreadState, thread_id), native, gil, modules);
-	printf("\t.tss_key = %zu,\n", key + offsetof(Py_tss_t, _key));
+	if (key)
+		printf("\t.tss_key = %ld,\n", key);
 	printf("\t.gil_bytes = %zu,\n\t.gil_holder = %zu,\n\t.gil_locked = %zu,\n", sizeof(struct _gil_runtime_state),
 	       offsetof(struct _gil_runtime_state, last_holder), offsetof(struct _gil_runtime_state, locked));
 #if PY_VERSION_HEX >= 0x030b0000

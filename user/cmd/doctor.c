@@ -196,24 +196,34 @@ static void check_list(struct doctor *d, const char *name, const struct probe_li
 		doctor__add(d, name, OK, NULL, "%zu probe sites", list->cnt);
 }
 
-/* other: what `record` can record of a process that does not run Python. */
-static int check_python(struct doctor *d, const struct process *process, bool other, struct python *found)
+/*
+ * framework: the process has torch or JAX. other: what `record` can record of a process that does
+ * not run Python.
+ */
+static int check_python(struct doctor *d, const struct process *process, bool framework, bool other,
+			struct python *found)
 {
 	struct probe_list list = {0}, late = {0};
 	struct python python = {0};
 	char why[PYTHON_WHY_BYTES];
 	struct elf *elf = NULL;
 	const char *fix;
+	bool goes_on;
 	int err = python__find(process, &python, &elf);
 
 	*found = python;
 	found->file = err ? NULL : python.file;
 	if (err) {
 		fix = python__explain(err, process->pid, process->comm, python.version, why);
-		doctor__add(d, "Python", other ? WARN : FAIL, fix, "%s", why);
-		return other ? 0 : err == -ENOENT ? -EOPNOTSUPP : err;
+		goes_on = python__is_dispensable(err, framework, python.version);
+		doctor__add(d, "Python", other || goes_on ? WARN : FAIL, fix, "%s%s", why,
+			    goes_on ? ": " PYTHON_REFUSED : "");
+		return other || goes_on ? 0 : err == -ENOENT ? -EOPNOTSUPP : err;
 	}
-	doctor__add(d, "Python", OK, NULL, "%s, layout checked against the process", python.version);
+	if (python.tried)
+		doctor__add(d, "Python", WARN, NULL, "%s " PYTHON_TRIED, python.version);
+	else
+		doctor__add(d, "Python", OK, NULL, "%s, layout checked against the process", python.version);
 	check_list(d, "Lightning's actions", &list, landmarks__python(&list, &late, elf, &python.functions),
 		   "report this build of Python: its builtin next() was not found");
 	probe_list__release(&list);
@@ -445,7 +455,7 @@ static int doctor__check_process(struct doctor *d)
 		return err;
 	}
 	doctor__add(d, "process", OK, NULL, "%d (%s), %zu mapped files", process.pid, process.comm, process.file_cnt);
-	err = check_python(d, &process, has_plugin(&process), &python);
+	err = check_python(d, &process, torch__file(&process) || jax__file(&process), has_plugin(&process), &python);
 	framework_err = check_frameworks(d, &process, &python);
 	check_plugins(d, &process);
 	check_nvtx(d, &process);

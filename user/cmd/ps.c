@@ -104,13 +104,11 @@ static void look_at(const struct training *training, struct ps_look *look)
 static const char *what_is_seen(const struct ps_look *look)
 {
 	if (!look->torch[0] && look->jax[0])
-		return look->python_err ? "jitted calls (Python not supported)" : "jitted calls, compiles";
+		return look->python_err ? "jitted calls, no stacks (Python cannot be read)" : "jitted calls, compiles";
 	if (look->python_err == -ENOENT)
 		return "labels (no Python)";
-	if (look->python_err == -ELIBACC)
-		return "labels (Python may not be read)";
 	if (look->python_err)
-		return "labels (Python not supported)";
+		return "labels, no stacks (Python cannot be read)";
 	if (!look->python.functions.next)
 		return "labels (no next() found)";
 	return "actions, labels";

@@ -14,7 +14,7 @@
 extern const char *const pstats_table__sort_keys[];
 
 /*
- * Prints byte for byte what Lib/pstats.py (3.8 to 3.14) prints for the same functions, with two
+ * Prints byte for byte what Lib/pstats.py (3.8 to 3.15) prints for the same functions, with two
  * exceptions: control characters in names are escaped; and the first line of a table of samples
  * gives the number of samples, while calls, which samples do not count, are "-" (and percall is
  * empty, as pstats leaves it where there are no calls). limit: rows; 0: all. 0 or -ENOMEM.

@@ -249,21 +249,32 @@ static int miss_process(pid_t pid, bool may_end)
 	return -ESRCH;
 }
 
+static bool does_without_python(const struct session *s, const struct target *t)
+{
+	bool has_framework = t->has_torch || t->jax[0];
+
+	return !s->options.exact && (has_framework || s->options.frequency) &&
+	       python__is_dispensable(t->python_err, has_framework, t->python.version);
+}
+
 /* Can stepflame record this target? err: from targets__resolve. 0, or -errno after a message. */
 static int check_target(struct session *s, struct target *t, bool may_end, int err)
 {
 	int pid = t->process.pid;
 	char why[PYTHON_WHY_BYTES];
 	const char *fix;
+	bool does_without = !t->has_python && does_without_python(s, t);
 
 	if (err == -ESRCH || !process__alive(&t->process))
 		return miss_process(pid, may_end);
 	if (SOURCES_TRY(check, s, t))
 		return -EOPNOTSUPP;
+	if (does_without)
+		target__refuse_python(s, t);
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		if (sources[id]->watches && sources[id]->watches(s, t))
 			return 0;
-	if (err) {
+	if (err && !(does_without && err == t->python_err)) {
 		fix = python__explain(err, pid, t->process.comm, t->python.version, why);
 		log__error(fix, "%s", why);
 		return err == -ENOENT ? -EOPNOTSUPP : err;

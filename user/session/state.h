@@ -73,6 +73,9 @@ struct target {
 	uint64_t rank_delay_ns;   /* how long the session waits for its next look at the rank, */
 	uint64_t rank_look_at_ns; /* which is then */
 	bool has_python, has_torch;
+	uint32_t python_failed;                          /* times that it could not be read */
+	int python_err;                                  /* of python__find, when it was last asked */
+	bool python_refused;                             /* said so: the session does not ask again */
 	const struct mapped_file *torch_file, *jax_file; /* in `process`; NULL: not mapped */
 	bool emitted;                                    /* targets__resolve emitted REC_TARGET */
 	bool unchecked;                                  /* which waits until it is known that it can be recorded */
@@ -212,6 +215,11 @@ struct target *targets__find(struct session *s, pid_t pid);
 int targets__add(struct session *s, struct process *process, enum target_role role, struct target **out);
 /* Looks at the target's mapped files and attaches missing probes. 0 or -errno. */
 int targets__resolve(struct session *s, struct target *t);
+/*
+ * Says that the target is recorded without its Python, and does not look for it again. Call when
+ * python_err tells of a Python that cannot be read (python__is_unreadable).
+ */
+void target__refuse_python(struct session *s, struct target *t);
 int targets__open(struct session *s, struct target *t);
 /* Attaches all probes again, after a rest. */
 void targets__reattach(struct session *s, struct target *t);

@@ -24,6 +24,7 @@
 /* How often the session looks for new libraries: often at first, while imports run. */
 #define LOOK_OFTEN_NS  (10 * 1000000ULL)
 #define LOOK_SELDOM_NS (200 * 1000000ULL)
+#define PYTHON_TRIES   3 /* an interpreter that starts may contradict itself for a moment */
 #define YOUNG_NS       (20 * 1000000000ULL)
 /* `import torch` loads its libraries one after another, for up to this long. */
 #define TORCH_SETTLES_NS (2 * 1000000000ULL)
@@ -139,13 +140,23 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 /* Must the session look for Python? The file may be mapped long before an interpreter starts. */
 static bool must_look_for_python(const struct target *t)
 {
+	if (t->python_refused)
+		return false;
 	return !t->has_python ||
 	       (!t->python.started && py_thread__interpreters(t->process.pid, t->python.runtime, t->python.walk) > 0);
+}
+
+static void tell_tried(struct session *s, const struct target *t)
+{
+	if (t->role == ROLE_MAIN)
+		log__warn(NULL, "process %d: Python %s " PYTHON_TRIED, t->process.pid, t->python.version);
+	session__note(s, "process %d: Python %s " PYTHON_TRIED, t->process.pid, t->python.version);
 }
 
 static int resolve_python(struct session *s, struct target *t)
 {
 	struct proc_command command = {.what = COMMAND_PYTHON, .pid = t->process.pid};
+	bool had = t->has_python;
 	struct elf *elf = NULL;
 	struct python found;
 	int err;
@@ -164,6 +175,8 @@ static int resolve_python(struct session *s, struct target *t)
 	t->has_python = !err;
 	if (err)
 		t->python_inode = 0;
+	else if (t->python.tried && !had)
+		tell_tried(s, t);
 	return err;
 }
 
@@ -242,14 +255,25 @@ static uint64_t soonest_look_ns(const struct session *s, const struct target *t)
 	return soonest;
 }
 
+void target__refuse_python(struct session *s, struct target *t)
+{
+	char why[PYTHON_WHY_BYTES];
+	const char *fix = python__explain(t->python_err, t->process.pid, t->process.comm, t->python.version, why);
+
+	t->python_refused = true;
+	log__warn(fix, "%s: " PYTHON_REFUSED, why);
+	session__note(s, "process %d: Python %s cannot be read: " PYTHON_REFUSED, t->process.pid, t->python.version);
+}
+
 int targets__resolve(struct session *s, struct target *t)
 {
 	int err = 0, python_err = 0, later_err;
 	bool news = false;
 
 	if (must_look_for_python(t)) {
-		python_err = resolve_python(s, t);
+		python_err = t->python_err = resolve_python(s, t);
 		news = t->has_python;
+		t->python_failed += python__is_unreadable(python_err);
 	}
 	if (t->torch_file && !t->has_torch) {
 		err = resolve_torch(s, t);
@@ -266,7 +290,10 @@ int targets__resolve(struct session *s, struct target *t)
 		target__emit(s, t);
 		t->emitted = true;
 	}
-	t->awaits_libraries = !(t->has_torch || t->jax[0]) || !t->has_python || !t->python.started ||
+	if (s->opened && !t->has_python && !t->python_refused && t->python_failed >= PYTHON_TRIES &&
+	    python__is_unreadable(t->python_err) && (t->has_torch || t->jax[0] || !targets__is_young(t, YOUNG_NS)))
+		target__refuse_python(s, t);
+	t->awaits_libraries = !(t->has_torch || t->jax[0]) || (!t->python_refused && !t->python.started) ||
 			      session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
 	t->pending = t->awaits_libraries || soonest_look_ns(s, t);
 	return err ?: python_err;
@@ -406,7 +433,9 @@ static void forget_program(struct session *s, struct target *t, bool ended)
 		else
 			target__clear_state(t, id);
 	}
-	t->interpreters_noted = t->has_python = t->has_torch = t->forked = false;
+	t->interpreters_noted = t->has_python = t->python_refused = t->has_torch = t->forked = false;
+	t->python_err = 0;
+	t->python_failed = 0;
 	t->python = (struct python){};
 	t->python_dev = t->python_inode = 0;
 	t->torch[0] = t->jax[0] = 0;

@@ -70,7 +70,7 @@ static inline void image__end(const char *directory, const char *version)
 	snprintf(path, sizeof(path), "%s/%s.gz", directory, version);
 	file = gzopen(path, "wb9");
 	assert_non_null(file);
-	gzprintf(file, "%s %d %u %lx %u\n", version, py->layout.minor, py->tss_offset, (long)py->code_type, cnt);
+	gzprintf(file, "%s %d %d %lx %u\n", version, py->layout.minor, py->tss_offset, (long)py->code_type, cnt);
 	for (u32 i = 0; i < cnt; i++) {
 		u64 gap = image.words[i].address - (i ? image.words[i - 1].address + 8 : 0);
 
@@ -123,7 +123,7 @@ static inline void image__load(const char *path)
 	gzFile file = gzopen(path, "rb");
 	unsigned long code_type, value, gap, address = 0;
 	char line[64];
-	u32 tss_offset;
+	s32 tss_offset;
 	FILE *from;
 	int bytes, minor;
 
@@ -132,7 +132,7 @@ static inline void image__load(const char *path)
 	assert_true(bytes > 0 && gzclose(file) == Z_OK);
 	from = fmemopen(text, (size_t)bytes, "r");
 	assert_non_null(from);
-	assert_int_equal(fscanf(from, "%*s %d %u %lx %u\n", &minor, &tss_offset, &code_type, &image.cnt), 4);
+	assert_int_equal(fscanf(from, "%*s %d %d %lx %u\n", &minor, &tss_offset, &code_type, &image.cnt), 4);
 	image.words = calloc(image.cnt, sizeof(*image.words));
 	assert_non_null(image.words);
 	for (u32 i = 0; i < image.cnt; i++) {

@@ -29,6 +29,8 @@ struct python {
 	struct py_process process;  /* what the BPF side needs */
 	uint64_t runtime;           /* address of _PyRuntime */
 	uint32_t walk[PY_WALK_CNT]; /* from `runtime` to the threads (pythread.h), as this process has the offsets */
+	/* not laid out as the built-in table has it: read from its own table, or of a version that is newer (pyoffsets.h) */
+	bool tried;
 	bool started; /* the process had an interpreter; else facts that come from threads are still missing */
 };
 

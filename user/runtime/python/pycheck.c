@@ -456,7 +456,7 @@ static int check__live(const struct py_check *check)
 		const struct timespec pause = {.tv_nsec = (i + 1) * 1000 * 1000};
 		enum check_verdict verdict = check__threads(check);
 
-		if (verdict == VERDICT_GOOD || verdict == VERDICT_NONE)
+		if (verdict == VERDICT_GOOD || (verdict == VERDICT_NONE && !check->python->tried))
 			return 0;
 		nanosleep(&pause, NULL);
 	}

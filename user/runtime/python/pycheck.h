@@ -30,7 +30,8 @@ int py_check__debug_offsets(pid_t pid, uint64_t runtime, const struct py_interna
 
 /*
  * All other checks that python.h lists. 0, -ENOTSUP on a contradiction, or -errno when the memory
- * cannot be read.
+ * cannot be read. A layout that nobody knows (python->tried) needs a thread that runs Python, and
+ * whose frames make sense.
  */
 int py_check__process(const struct py_check *check);
 

@@ -2,7 +2,7 @@
 /*
  * Reads dicts in a process, where anything may lie at an address. No state.
  *
- * A dict (CPython Include/cpython/dictobject.h, the same from 3.8 to 3.14) leads to its keys object
+ * A dict (CPython Include/cpython/dictobject.h, the same from 3.8 to 3.15) leads to its keys object
  * (Objects/dict-common.h, from 3.11 Include/internal/pycore_dict.h): a header, a hash table of
  * indices, and the entries in the order of insertion. The process's hashes are salted, so a key is
  * found by a look at each.

@@ -12,7 +12,7 @@
 #include "include/python.h"
 
 #define PY_MINOR_MIN 8
-#define PY_MINOR_MAX 14
+#define PY_MINOR_MAX 15
 
 /* Offsets on the path from _PyRuntime to a thread state. */
 enum py_walk_field {
@@ -33,7 +33,7 @@ enum py_walk_field {
 struct py_internals {
 	struct py_layout layout;
 	uint32_t walk[PY_WALK_CNT];
-	uint32_t tss_key;                           /* _PyRuntime.(gilstate.)autoTSSkey._key */
+	uint32_t tss_key; /* _PyRuntime.(gilstate.)autoTSSkey._key; 0 from 3.15, where a thread-local word is instead */
 	uint32_t gil_bytes, gil_holder, gil_locked; /* struct _gil_runtime_state: its size, last_holder, locked */
 	uint32_t recursion_limit;                   /* PyInterpreterState.ceval.recursion_limit; 0 before 3.11 */
 	/*

@@ -16,7 +16,7 @@
 #define PY_LINE_TABLE_MAX (256u << 10) /* bytes; an unusual table of 3.10 takes 49 a line */
 
 /*
- * Decodes the line table of a CPython 3.`minor` (8 to 14; CPython Objects/lnotab_notes.txt,
+ * Decodes the line table of a CPython 3.`minor` (8 to 15; CPython Objects/lnotab_notes.txt,
  * Objects/locations.md) into `lines` (room for `max`, at least 2): offsets in bytes of code,
  * ascending from 0; neighbours have different lines; line 0: no line. From 3.10 the last entry is
  * the end of the code. Whatever does not fit, or makes no sense, also gets line 0. The table may be

@@ -16,9 +16,12 @@
 #include "user/proc/getter.h"
 #include "user/runtime/python/pycheck.h"
 #include "user/runtime/python/pylayout.h"
+#include "user/runtime/python/pyoffsets.h"
 #include "user/runtime/python/pythread.h"
 
-#define METH_FASTCALL 0x80 /* CPython Include/methodobject.h */
+#define MINOR_GILSTATE_WORD 15 /* a thread's own state is a thread-local word */
+
+#define METH_FASTCALL       0x80 /* CPython Include/methodobject.h */
 
 /* ---- the interpreter's file ---- */
 
@@ -178,16 +181,50 @@ static void python__find_tstate(struct python *out, const struct elf *elf, const
 	}
 }
 
-static void python__find_threads(struct python *out, const struct process *process,
+/* Up to 3.14 this getter reads a pthread key instead. */
+static bool python__find_gilstate(const struct python *python, const struct elf *elf, pid_t pid,
+				  struct thread_word *word)
+{
+	return python->process.layout.minor >= MINOR_GILSTATE_WORD &&
+	       !getter__thread_word(elf, pid, python->bias, "PyGILState_GetThisThreadState", word);
+}
+
+static void python__find_threads(struct python *out, const struct process *process, const struct elf *elf,
 				 const struct py_internals *internals)
 {
 	struct py_process *py = &out->process;
+	struct thread_word word;
+	bool has_word = python__find_gilstate(out, elf, process->pid, &word);
 
 	out->started = py_thread__interpreters(process->pid, out->runtime, out->walk) > 0;
 	if (!process__file(process, "ld-musl-"))
-		py->tss_offset = py_thread__find_tss(process->pid, out->runtime, internals, out->walk);
+		py->tss_offset =
+			py_thread__find_tss(process->pid, out->runtime, internals, out->walk, has_word ? &word : NULL);
 	py->gil_address = py_thread__find_gil(process->pid, out->runtime, internals, out->walk);
 	py->gil_bytes = py->gil_address ? internals->gil_bytes : 0;
+}
+
+/* ---- layout ---- */
+
+/*
+ * The layout of a minor version: as in the built-in table, and _Py_DebugOffsets agree; else, from
+ * 3.13 on, as _Py_DebugOffsets say, which out->tried tells. 0, or an error of python__find.
+ */
+static int python__find_layout(struct python *out, pid_t pid, int minor, struct py_internals *internals)
+{
+	const struct py_internals *row = py_internals__find(minor > PY_MINOR_MAX ? PY_MINOR_MAX : minor);
+	int err;
+
+	if (!row)
+		return -EOPNOTSUPP;
+	*internals = *row;
+	err = minor > PY_MINOR_MAX ? -ENOTSUP : py_check__debug_offsets(pid, out->runtime, row);
+	if (err == -ENOTSUP) {
+		err = py_offsets__read(pid, out->runtime, minor, row, internals);
+		out->tried = !err;
+	}
+	out->process.layout = internals->layout;
+	return err ?: py_walk__resolve(pid, out->runtime, internals, out->walk);
 }
 
 /* ---- all together ---- */
@@ -195,7 +232,7 @@ static void python__find_threads(struct python *out, const struct process *proce
 static int python__describe(const struct process *process, struct python *out, const struct elf *elf)
 {
 	struct elf_symbol runtime, gen_type, unicode_type, cell_type, code_type;
-	const struct py_internals *internals;
+	struct py_internals internals;
 	uint64_t first;
 	int minor, err;
 
@@ -215,12 +252,7 @@ static int python__describe(const struct process *process, struct python *out, c
 	out->process.cell_type = out->bias + cell_type.vaddr;
 
 	minor = python__version(out, elf, process->pid);
-	internals = minor < PY_MINOR_MIN || minor > PY_MINOR_MAX ? NULL : py_internals__find(minor);
-	if (!internals)
-		return -EOPNOTSUPP;
-	out->process.layout = internals->layout;
-	err = py_check__debug_offsets(process->pid, out->runtime, internals)
-		      ?: py_walk__resolve(process->pid, out->runtime, internals, out->walk);
+	err = python__find_layout(out, process->pid, minor, &internals);
 	if (err)
 		return err;
 	python__find_functions(out, elf, gen_type.vaddr);
@@ -229,12 +261,22 @@ static int python__describe(const struct process *process, struct python *out, c
 		.process = process,
 		.python = out,
 		.elf = elf,
-		.internals = internals,
+		.internals = &internals,
 		.unicode_type = out->bias + unicode_type.vaddr,
 	});
 	if (!err)
-		python__find_threads(out, process, internals);
+		python__find_threads(out, process, elf, &internals);
 	return err;
+}
+
+/* Of a Python that cannot be read the version alone is known. */
+static void python__forget(struct python *python)
+{
+	char version[sizeof(python->version)];
+
+	memcpy(version, python->version, sizeof(version));
+	memset(python, 0, sizeof(*python));
+	memcpy(python->version, version, sizeof(version));
 }
 
 int python__find(const struct process *process, struct python *out, struct elf **elf)
@@ -258,11 +300,23 @@ int python__find(const struct process *process, struct python *out, struct elf *
 		err = -ETIMEDOUT;
 	else if (!err && !process__alive(process)) /* what was read may be another process's, with the same pid */
 		err = -ESRCH;
+	if (err)
+		python__forget(out);
 	if (elf && !err)
 		*elf = opened;
 	else
 		elf__free(opened);
 	return err;
+}
+
+bool python__is_unreadable(int err)
+{
+	return err == -EOPNOTSUPP || err == -ENOTSUP || err == -ELIBACC || err == -ETIMEDOUT;
+}
+
+bool python__is_dispensable(int err, bool has_framework, const char *version)
+{
+	return python__is_unreadable(err) && (has_framework || isdigit((unsigned char)version[0]));
 }
 
 const char *python__explain(int err, pid_t pid, const char *comm, const char *version, char why[PYTHON_WHY_BYTES])
@@ -278,12 +332,12 @@ const char *python__explain(int err, pid_t pid, const char *comm, const char *ve
 	case -ENOTSUP: /* EOPNOTSUPP has the same number */
 		if (version[0] && !isdigit((unsigned char)version[0])) {
 			snprintf(why, PYTHON_WHY_BYTES, "process %d runs %s, which is not supported", pid, version);
-			return "run the job with CPython 3.8 to 3.14";
+			return "run the job with CPython 3.8 to 3.15";
 		}
 		snprintf(why, PYTHON_WHY_BYTES,
 			 "process %d runs Python %s, which is not supported or not laid out as expected", pid,
 			 version[0] ? version : "(unknown version)");
-		return "CPython 3.8 to 3.14 without free threading is supported";
+		return "CPython 3.8 to 3.15 without free threading is supported";
 	}
 	return process__explain(err, pid, why, PYTHON_WHY_BYTES);
 }

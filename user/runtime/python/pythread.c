@@ -21,9 +21,11 @@
  * glibc's struct pthread on x86-64 (nptl/descr.h): specific_1stblock, 32 entries {uintptr_t seq;
  * void *data}. The same since 2.3. A word there counts only when it is the state of the thread.
  */
-#define SPECIFIC_AT   0x310
-#define SPECIFIC_CNT  32
-#define SPECIFIC_KEYS 1024 /* PTHREAD_KEYS_MAX */
+#define SPECIFIC_AT    0x310
+#define SPECIFIC_CNT   32
+#define SPECIFIC_KEYS  1024 /* PTHREAD_KEYS_MAX */
+
+#define STATIC_TLS_MAX (1u << 20) /* bytes of all files' words below the thread pointer; torch has some KiB */
 
 static const struct timespec moment = {.tv_nsec = 1000 * 1000};
 
@@ -141,7 +143,7 @@ static bool threads__have(const struct py_thread *threads, int cnt, uint64_t tst
  * interpreter's own key. A thread that has ended has no state.
  */
 static bool threads__agree(pid_t pid, const struct py_thread *threads, int cnt, const uint32_t walk[PY_WALK_CNT],
-			   uint32_t offset, bool own_key)
+			   int32_t offset, bool own_key)
 {
 	uint64_t self, held, pthread;
 	bool agreed = false;
@@ -149,7 +151,7 @@ static bool threads__agree(pid_t pid, const struct py_thread *threads, int cnt, 
 	for (int i = 0; i < cnt; i++) {
 		if (read_address(pid, threads[i].pthread, &self) || self != threads[i].pthread)
 			continue; /* glibc's struct pthread begins with its own address */
-		if (read_address(pid, self + offset, &held))
+		if (read_address(pid, self + (int64_t)offset, &held))
 			return false;
 		if (held == threads[i].tstate)
 			agreed = true;
@@ -160,24 +162,24 @@ static bool threads__agree(pid_t pid, const struct py_thread *threads, int cnt, 
 	return agreed;
 }
 
-static uint32_t specific__offset(uint32_t key)
+static int32_t specific__offset(uint32_t key)
 {
-	return SPECIFIC_AT + 16 * key + 8;
+	return (int32_t)(SPECIFIC_AT + 16 * key + 8);
 }
 
 /*
  * Takes the key that _PyRuntime names, else the lowest key at which the threads' states are found:
  * other keys, such as pybind11's, hold the same states, but are created after the interpreter's.
  */
-static uint32_t threads__find_tss(pid_t pid, const struct py_thread *threads, int cnt, uint64_t key_at,
-				  const uint32_t walk[PY_WALK_CNT])
+static int32_t threads__find_tss(pid_t pid, const struct py_thread *threads, int cnt, uint64_t key_at,
+				 const uint32_t walk[PY_WALK_CNT])
 {
 	struct {
 		int32_t is_initialized;
 		uint32_t key;
 	} tss; /* Py_tss_t (CPython Include/cpython/pythread.h) */
 
-	if (!process__read_memory(pid, key_at - sizeof(tss.is_initialized), &tss, sizeof(tss)) &&
+	if (key_at && !process__read_memory(pid, key_at - sizeof(tss.is_initialized), &tss, sizeof(tss)) &&
 	    tss.is_initialized == 1 && tss.key < SPECIFIC_KEYS) {
 		if (tss.key >= SPECIFIC_CNT) /* in another block, reached through a pointer */
 			return 0;
@@ -191,10 +193,40 @@ static uint32_t threads__find_tss(pid_t pid, const struct py_thread *threads, in
 	return 0;
 }
 
-uint32_t py_thread__find_tss(pid_t pid, uint64_t runtime, const struct py_internals *internals,
-			     const uint32_t walk[PY_WALK_CNT])
+/*
+ * The place of a thread-local word as seen from the thread pointer. A file that is there from the
+ * start has its words below that, at the same distance in all threads, although its code may go by
+ * the dtv; a file that was loaded later has them anywhere. 0: not known, or not so.
+ */
+static int32_t word__offset(pid_t pid, const struct thread_word *word, uint64_t tp)
 {
-	uint32_t offset = 0;
+	uint64_t at = tp + word->offset, dtv, cnt, block;
+
+	if (word->module) {
+		if (read_address(pid, tp + 8, &dtv) || read_address(pid, dtv - 16, &cnt) || word->module > cnt ||
+		    read_address(pid, dtv + 16ul * word->module, &block))
+			return 0;
+		at = block + word->offset;
+	}
+	return at < tp && tp - at <= STATIC_TLS_MAX ? -(int32_t)(tp - at) : 0;
+}
+
+/* Threads that have not used a file's words yet have no block in the dtv: the first place counts that is known. */
+static int32_t threads__find_word(pid_t pid, const struct py_thread *threads, int cnt, const struct thread_word *word,
+				  const uint32_t walk[PY_WALK_CNT])
+{
+	int32_t offset = 0;
+
+	for (int i = 0; !offset && i < cnt; i++)
+		offset = word__offset(pid, word, threads[i].pthread);
+	return offset && threads__agree(pid, threads, cnt, walk, offset, true) ? offset : 0;
+}
+
+int32_t py_thread__find_tss(pid_t pid, uint64_t runtime, const struct py_internals *internals,
+			    const uint32_t walk[PY_WALK_CNT], const struct thread_word *word)
+{
+	uint64_t key_at = internals->tss_key ? runtime + internals->tss_key : 0;
+	int32_t offset = 0;
 
 	for (int i = 0; !offset && i < ATTEMPTS; i++) {
 		struct py_thread *threads;
@@ -203,7 +235,8 @@ uint32_t py_thread__find_tss(pid_t pid, uint64_t runtime, const struct py_intern
 		if (i)
 			nanosleep(&moment, NULL);
 		if (cnt > 0)
-			offset = threads__find_tss(pid, threads, cnt, runtime + internals->tss_key, walk);
+			offset = word ? threads__find_word(pid, threads, cnt, word, walk)
+				      : threads__find_tss(pid, threads, cnt, key_at, walk);
 		free(threads);
 	}
 	return offset;
@@ -304,7 +337,7 @@ static pid_t pthread__tid(pid_t pid, uint64_t pthread)
  * In a forked process, native_thread_id holds ids of the parent's threads, which no thread of its
  * own has.
  */
-struct py_thread *py_thread__of(pid_t pid, pid_t nstid, uint32_t tss_offset, struct py_thread *states, int cnt)
+struct py_thread *py_thread__of(pid_t pid, pid_t nstid, int32_t tss_offset, struct py_thread *states, int cnt)
 {
 	struct py_thread *found = NULL;
 	uint64_t own = 0;
@@ -313,7 +346,7 @@ struct py_thread *py_thread__of(pid_t pid, pid_t nstid, uint32_t tss_offset, str
 		if (pthread__tid(pid, states[i].pthread) == nstid) {
 			found = &states[i];
 			if (tss_offset && !own)
-				process__read_memory(pid, states[i].pthread + tss_offset, &own, sizeof(own));
+				process__read_memory(pid, states[i].pthread + (int64_t)tss_offset, &own, sizeof(own));
 		} else if (states[i].tid == nstid && !tss_offset) {
 			found = &states[i];
 		}

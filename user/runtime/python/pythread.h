@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "user/proc/getter.h"
 #include "user/runtime/python/pylayout.h"
 
 struct python;
@@ -47,15 +48,16 @@ int py_thread__list_still(pid_t pid, const struct python *python, struct py_thre
  * states, in other interpreters, and up to 3.12.1 those name the thread that made them. When the
  * word is not known, the last state that names the thread wins, which is the main interpreter's.
  */
-struct py_thread *py_thread__of(pid_t pid, pid_t nstid, uint32_t tss_offset, struct py_thread *states, int cnt);
+struct py_thread *py_thread__of(pid_t pid, pid_t nstid, int32_t tss_offset, struct py_thread *states, int cnt);
 
 /*
  * The byte offset from a thread's thread pointer of the word that glibc's
- * pthread_getspecific(autoTSSkey) reads. In this process the word must hold the state of at least
- * one thread, and in no thread anything but a state. 0: not known, or another C library.
+ * pthread_getspecific(autoTSSkey) reads, or of `word`, a thread-local one that the file names (NULL:
+ * none). In this process the word must hold the state of at least one thread, and in no thread
+ * anything but a state. 0: not known, or another C library.
  */
-uint32_t py_thread__find_tss(pid_t pid, uint64_t runtime, const struct py_internals *internals,
-			     const uint32_t walk[PY_WALK_CNT]);
+int32_t py_thread__find_tss(pid_t pid, uint64_t runtime, const struct py_internals *internals,
+			    const uint32_t walk[PY_WALK_CNT], const struct thread_word *word);
 
 /*
  * The address of the main interpreter's struct _gil_runtime_state, whose members must make sense

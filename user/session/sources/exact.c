@@ -111,7 +111,7 @@ static int looked_at(struct session *s, struct target *t)
 	file = file__state(s, t->python_dev, t->python_inode, SOURCE_EXACT);
 	if (file && file->searched) {
 		own->file = file;
-		own->why = file->why;
+		own->why = t->python.tried ? "its layout is none that stepflame knows" : file->why;
 	}
 	return 0;
 }
