@@ -376,6 +376,8 @@ int session__attach(struct session *s, pid_t pid, uint32_t group, bool may_end)
 	t->unchecked = false;
 	target__emit(s, t);
 	t->emitted = true;
+	if (s->opened && t->file_cnt) /* who rests has no probes */
+		targets__open(s, t);
 	add_children(s, t->process.pid, group); /* pid may be that of a thread */
 	s->attach_ns += session__now_ns() - start;
 	return 0;

@@ -311,7 +311,7 @@ int python__find(const struct process *process, struct python *out, struct elf *
 
 bool python__is_unreadable(int err)
 {
-	return err == -EOPNOTSUPP || err == -ENOTSUP || err == -ELIBACC || err == -ETIMEDOUT;
+	return err == -EOPNOTSUPP || err == -ENOTSUP || err == -ELIBACC;
 }
 
 bool python__is_dispensable(int err, bool has_framework, const char *version)

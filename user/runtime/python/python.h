@@ -27,7 +27,7 @@
  */
 int python__find(const struct process *process, struct python *out, struct elf **elf);
 
-/* Is there a Python that cannot be read? err: of python__find. */
+/* Is there a Python that cannot be read? err: of python__find; -ETIMEDOUT: nothing of the process can. */
 bool python__is_unreadable(int err);
 
 /* What is not recorded of such a process, and what is. */
