@@ -106,6 +106,9 @@ def paired(stepflame: str, folder: str, kind: str, width: int, rounds: int, seco
           f"{statistics.median(c['detach_ms'] for c in cost):.0f} ms; stepflame "
           f"{statistics.median(c['own_cpu_percent'] for c in cost):.2f} % of a core, "
           f"{max(c['own_rss_bytes'] for c in cost) / 1e6:.0f} MB", flush=True)
+    if "--budget" in options:
+        seen = [r["window"]["seconds"] / r["window"].get("whole_seconds", r["window"]["seconds"]) for r in reports]
+        print(f"{'':9} recorded in {spread(seen, '.2f')} of the time", flush=True)
 
 
 def main() -> None:
@@ -114,10 +117,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--action", action="append", default=[], help="given to stepflame record; the job is job.py")
+    parser.add_argument("--budget", help="given to stepflame record; most steps are free then, and the CPU time shows what it costs: --seconds 40")
+    parser.add_argument("--job", action="append", metavar="KIND:WIDTH", help="plain:64 and the like; default: all four")
     args = parser.parse_args()
     options = [word for action in args.action for word in ("--action", action)]
+    options += ["--budget", args.budget] if args.budget else []
+    jobs = [(job.partition(":")[0], int(job.partition(":")[2])) for job in args.job or ("plain:64", "plain:2560", "lightning:32", "lightning:2560")]
     with tempfile.TemporaryDirectory() as folder:
-        for kind, width in (("plain", 64), ("plain", 2560), ("lightning", 32), ("lightning", 2560)):
+        for kind, width in jobs:
             paired(args.stepflame, folder, kind, width, args.rounds, args.seconds, options)
 
 
