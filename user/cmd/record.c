@@ -199,8 +199,7 @@ static void settle_or_die(struct argp_state *state, struct record_args *args)
 	if (args->session.budget && (args->session.steps || args->session.schedule[OP_ACTIVE]))
 		argp_error(state, "--budget chooses the windows itself: leave out --steps and --schedule");
 	if (args->session.budget && (args->session.ops || args->session.exact || args->session.syscalls ||
-				     args->session.gpu == SESSION_GPU_UPROBE ||
-				     args->session.gpu == SESSION_GPU_CUPTI || args->session.gpu == SESSION_GPU_AUTO))
+				     args->session.gpu != SESSION_GPU_OFF))
 		argp_error(state,
 			   "--budget is for landmarks and samples: leave out --ops, --exact, --syscalls and --gpu");
 	args->session.step_times = until__given(&args->until);

@@ -16,7 +16,7 @@ struct seen job__seen(const struct job *job)
 {
 	const struct rec_window *window = job__window(job);
 	uint64_t whole_ns = window->end_ns - window->start_ns, least_ns = UINT64_MAX;
-	struct seen seen = {.ns = whole_ns, .parts = 1};
+	struct seen seen = {.whole_ns = whole_ns, .ns = whole_ns, .parts = 1};
 	size_t cnt;
 	const struct rec_target *targets = job__targets(job, &cnt);
 

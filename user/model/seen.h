@@ -7,7 +7,8 @@
 
 /* Of the main processes, what is known of the one that rested least. */
 struct seen {
-	uint64_t ns;            /* in which it was recorded */
+	uint64_t whole_ns;      /* of the recording */
+	uint64_t ns;            /* of these, in which it was recorded */
 	uint32_t budget_micros; /* 0: no budget */
 	uint32_t rests, parts;  /* parts: windows between the rests */
 };

@@ -85,23 +85,6 @@ static int find_path(const char *cgroups, const char *controller, char path[CGRO
 	return err;
 }
 
-/* The kernel writes blanks, tabs, newlines and backslashes as "\040". */
-static void unescape(char *text)
-{
-	char *out = text;
-
-	while (*text) {
-		if (text[0] == '\\' && text[1] >= '0' && text[1] <= '3' && text[2] >= '0' && text[2] <= '7' &&
-		    text[3] >= '0' && text[3] <= '7') {
-			*out++ = (text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0');
-			text += 4;
-		} else {
-			*out++ = *text++;
-		}
-	}
-	*out = 0;
-}
-
 /*
  * "31 23 0:28 ROOT POINT rw,relatime shared:1 - cgroup cgroup rw,memory": ROOT is the cgroup that is
  * mounted, of a container often its own. Changes the line. Is that a mount of this path?
@@ -121,8 +104,8 @@ static bool is_mount_of(char *line, const char *path, const char *controller, st
 	options = line;
 	if (!options || strcmp(kind, out->v1 ? "cgroup" : "cgroup2") || (out->v1 && !has_word(options, controller)))
 		return false;
-	unescape(fields[3]);
-	unescape(fields[4]);
+	proc__unescape(fields[3]);
+	proc__unescape(fields[4]);
 	root_bytes = strcmp(fields[3], "/") ? strlen(fields[3]) : 0;
 	if (strncmp(path, fields[3], root_bytes) || (path[root_bytes] && path[root_bytes] != '/'))
 		return false;

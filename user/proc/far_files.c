@@ -76,23 +76,6 @@ static bool is_far(const char *type)
 	return false;
 }
 
-/* Blanks, tabs, newlines and backslashes are "\040" and the like. */
-static void unescape(char *text)
-{
-	char *out = text;
-
-	while (*text) {
-		if (text[0] == '\\' && text[1] >= '0' && text[1] <= '3' && text[2] >= '0' && text[2] <= '7' &&
-		    text[3] >= '0' && text[3] <= '7') {
-			*out++ = (text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0');
-			text += 4;
-		} else {
-			*out++ = *text++;
-		}
-	}
-	*out = 0;
-}
-
 /* "31 23 0:28 ROOT POINT rw,relatime shared:1 - TYPE SOURCE OPTIONS". Changes the line. */
 static bool parse_mount(char *line, char **point, char **type)
 {
@@ -106,7 +89,7 @@ static bool parse_mount(char *line, char **point, char **type)
 	*type = strsep(&line, " ");
 	if (!*point || !*type)
 		return false;
-	unescape(*point);
+	proc__unescape(*point);
 	return **point == '/';
 }
 

@@ -243,3 +243,19 @@ int proc__syscall(pid_t pid, pid_t tid, struct proc_syscall *out)
 	free(text);
 	return 0;
 }
+
+void proc__unescape(char *text)
+{
+	char *out = text;
+
+	while (*text) {
+		if (text[0] == '\\' && text[1] >= '0' && text[1] <= '3' && text[2] >= '0' && text[2] <= '7' &&
+		    text[3] >= '0' && text[3] <= '7') {
+			*out++ = (text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0');
+			text += 4;
+		} else {
+			*out++ = *text++;
+		}
+	}
+	*out = 0;
+}

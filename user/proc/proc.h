@@ -64,5 +64,7 @@ struct proc_syscall {
 };
 
 int proc__syscall(pid_t pid, pid_t tid, struct proc_syscall *out);
+/* Of a mount table, in place: the kernel writes blanks, tabs, newlines and backslashes there as "\040". */
+void proc__unescape(char *text);
 
 #endif

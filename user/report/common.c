@@ -102,7 +102,7 @@ int common__end(int err, struct job *job, FILE *out)
 /* With the rests: a budget is of all the time. */
 static double whole_s(const struct job *job)
 {
-	return (job__window(job)->end_ns - job__window(job)->start_ns) / 1e9;
+	return job__seen(job).whole_ns / 1e9;
 }
 
 double common__target_percent(const struct job *job)

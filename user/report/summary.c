@@ -132,9 +132,7 @@ static void say_title(const struct summary *summary, struct lines *lines)
 		lines__add(lines, &(struct line_text){"Budget", LINE_PLAIN, 2, 1, 0},
 			   "%g %% of the time: recorded in %" PRIu32 " part%s of %s; all below is of %s",
 			   seen.budget_micros / 1e4, seen.parts, seen.parts == 1 ? "" : "s",
-			   summary_words__duration(
-				   job__window(summary->job)->end_ns - job__window(summary->job)->start_ns, whole),
-			   seen.parts == 1 ? "it" : "these");
+			   summary_words__duration(seen.whole_ns, whole), seen.parts == 1 ? "it" : "these");
 	if (job__dropped(summary->job)->hdr.type)
 		lines__add(
 			lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 1, 0},

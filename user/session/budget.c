@@ -197,7 +197,6 @@ static void settle(struct session *s, struct budget_group *group, uint64_t now)
 void budget__tend(struct session *s)
 {
 	uint64_t now = session__now_ns();
-	struct budget_group *groups;
 
 	if (!s->options.budget || !s->opened || now < s->budget.look_ns)
 		return;
@@ -205,10 +204,8 @@ void budget__tend(struct session *s)
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (!s->targets[i]->gone)
 			look_at(s, s->targets[i]);
-	for (size_t i = 0; i < s->budget.groups.cnt; i++) {
-		groups = s->budget.groups.items;
-		settle(s, &groups[i], now);
-	}
+	for (size_t i = 0; i < s->budget.groups.cnt; i++)
+		settle(s, (struct budget_group *)s->budget.groups.items + i, now);
 }
 
 void budget__join(struct session *s, struct target *t)
