@@ -7,7 +7,7 @@ Runs tests, part by part, and says at the end what passed, what failed, and how 
     tests/run.py all                `make test-all`: everything
     tests/run.py PART... [-- ARGS]  these parts alone; ARGS go to pytest: tests/run.py live -- -k fork
 
-The gate runs its C and replay parts beside the live part, which leaves nearly half of two processors idle: at the lowest priority, so that they get what is left.
+Parts that judge no time run beside the live part, which leaves nearly half of two processors idle: at the lowest priority, so that they get what is left.
 
 What fails runs again at once, alone, up to twice. If it passes then, it is flaky: it does not fail the run, but its name is printed, and the log of
 its failure is kept in build/flaky/. With CI set, a skip that tests/e2e/skips.py does not allow fails the run.
@@ -171,11 +171,11 @@ PARTS = {
     "lint": Script("make", "--no-print-directory", "lint-all"),
     "fuzz": Script("make", "--no-print-directory", "fuzz", "FUZZ_SECONDS=20"),
 }
-BESIDE = ["C", "replay"]  # the parts that the gate runs beside its last one
 RUNS = {
-    "gate": ["set-up", "build", *BESIDE, "live"],
-    "all": ["set-up", "build", "packages", "C-all", "replay-all", "e2e", "alone", "matrix", "vm", "fuzz", "lint"],
+    "gate": ["set-up", "build", "C", "replay", "live"],
+    "all": ["set-up", "build", "packages", "C-all", "replay-all", "fuzz", "lint", "e2e", "alone", "matrix", "vm"],
 }
+BESIDE = {"live": ["C", "replay"], "e2e": ["C-all", "replay-all", "fuzz", "lint"]}  # parts that run beside that one, if the same run has both
 
 
 def keep_log(name, time_of_it, reason):
@@ -249,23 +249,24 @@ def main():
     os.environ.setdefault("STEPFLAME", str(BUILD / "stepflame"))
     check_room()
     names = [part for choice in chosen.parts for part in RUNS.get(choice, [choice])]
-    beside = BESIDE if chosen.parts == ["gate"] else []
-    table, flaky, side = [], {}, None
+    hosts = BESIDE.keys() & set(names) if chosen.parts[0] in RUNS else set()
+    beside = {guest for host in hosts for guest in BESIDE[host]}
+    table, flaky = [], {}
     for name in names:
         if name in beside:
             continue
         if isinstance(PARTS[name], Pytest) and "STEPFLAME_PYTHON" not in os.environ:
             os.environ["STEPFLAME_PYTHON"] = subprocess.run(["tools/setup.sh", "python"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-        if beside and name == names[-1]:
-            side = Beside(beside)
+        side = Beside(BESIDE[name]) if name in hosts else None
         begin = time.monotonic()
         found, part_flaky = run_part(PARTS[name], args, side.wait if side else lambda: None)
-        table.append((name, found, part_flaky, time.monotonic() - begin))
+        row = (name, found, part_flaky, time.monotonic() - begin)
+        if side:
+            rows, side_flaky = side.rows()
+            table += rows
+            flaky.update(side_flaky)
+        table.append(row)
         flaky.update(part_flaky)
-    if side:
-        rows, side_flaky = side.rows()
-        table[-1:-1] = rows
-        flaky.update(side_flaky)
     if chosen.results:
         Path(chosen.results).write_text(json.dumps((table, flaky), default=str))
     every = [(name, *result) for _, found, _, _ in table for name, result in found.items()]

@@ -174,11 +174,11 @@ with open(sys.argv[-1], "w") as f:
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_beside(run, monkeypatch, capfd, tmp_path, dies):
-    """What the gate runs beside its last part is in the table, before that one; if it ends without a result, the run fails."""
+    """What runs beside a part is in the table, before that one; if it ends without a result, the run fails."""
     side = tmp_path / "side.py"
     side.write_text(SIDE.format(dies=dies))
     monkeypatch.setattr(run, "__file__", str(side))
-    monkeypatch.setattr(run, "BESIDE", ["C"])
+    monkeypatch.setattr(run, "BESIDE", {"live": ["C"]})
     monkeypatch.setitem(run.RUNS, "gate", ["C", "live"])
     status = main(run, monkeypatch, {"live": Played({"b": "failed"}, {"b": "passed"})}, "gate")
     out = capfd.readouterr().out
