@@ -15,11 +15,11 @@ needs_namespace = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unsh
 
 
 class Host:
-    """A PID namespace with training jobs (of the script and the Python, each with an environment), and nothing else that has torch but the commands `beside`."""
+    """A PID namespace with training jobs (of the script with its arguments and the Python, each with an environment), and nothing else that has torch but the commands `beside`."""
 
-    def __init__(self, bench, *environments, script=LOOP, python=helpers.COLD_PYTHON, beside=()):
+    def __init__(self, bench, *environments, script=LOOP, args=(), python=helpers.COLD_PYTHON, beside=()):
         self.bench, self.go = bench, bench.directory / "go"
-        shell = "i=0; for env in \"$@\"; do i=$((i + 1)); env $env '%s' '%s' --wait '%s' --out '%s'.$i & done; wait" % (python, script, self.go, bench.directory / "truth")
+        shell = "i=0; for env in \"$@\"; do i=$((i + 1)); env $env %s --wait '%s' --out '%s'.$i & done; wait" % (shlex.join(map(str, (python, script, *args))), self.go, bench.directory / "truth")
         shell = "".join("%s & " % shlex.join(map(str, command)) for command in beside) + shell
         words = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", shell, "sh", *environments]
         self.process = bench.process(*words)
@@ -28,9 +28,12 @@ class Host:
         self.pids = [int(pid) for pid in ready.findall(self.process.stdout)]
         (self.init,) = open("/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)).read().split()
 
+    def command(self, *words):
+        """The command, run in there."""
+        return ["nsenter", "--target", self.init, "--pid", "--mount", "--wd=%s" % self.bench.directory, *map(str, words)]
+
     def run(self, *args):
-        command = ["nsenter", "--target", self.init, "--pid", "--mount", "--wd=%s" % self.bench.directory, helpers.STEPFLAME, *map(str, args)]
-        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=helpers.END_SECONDS)
+        return subprocess.run(self.command(helpers.STEPFLAME, *args), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=helpers.END_SECONDS)
 
     def end(self):
         self.go.touch()

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Every command that the README and docs/ show runs as it stands there, on a recording that is in every report, or on a job."""
+"""Every command that the README and docs/ show for a job that runs: it runs as it stands there, and prints what they show, but for the figures."""
 
 import shlex
 
 import helpers
+from documented import commands, samples, shapes
 from namespace import Host, needs_namespace
-from replay.test_docs import commands, is_live
+from replay.test_docs import is_live
 
 SHORT = {"-d": "200ms", "--steps": "2", "-i": "200ms", "-n": "1"}  # instead of what the texts say
 
@@ -38,4 +39,7 @@ def test_live_commands(bench):
         if "--gpu" in words or "--inject" in words:
             allowed |= {helpers.TARGET, helpers.UNSUPPORTED}
         assert result.returncode in allowed, (command, result)
+        for page, _, lines in (sample for sample in samples() if sample[1] == "stepflame " + command and not sample[0].startswith("walk-")):
+            missing = {shape for shape in shapes(lines) - shapes((result.stdout + result.stderr).splitlines()) if not shape.startswith("lost ")}
+            assert not missing, (page, command, missing, result)
     host.end()

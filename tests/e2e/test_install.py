@@ -16,10 +16,12 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
 import helpers
 import pytest
+from namespace import Host
 
 BUILD = helpers.ROOT / "build"
 LIBRARIES = Path("lib/x86_64-linux-gnu")
@@ -117,6 +119,27 @@ def test_archive(root, bench):
     check_records(root, program, bench)
     for name in ("LICENSE", "README.md", "lib/stepflame/libstepflame-inject.so", "share/man/man1/stepflame-record.1", "share/zsh/site-functions/_stepflame"):
         assert (folder / name).stat().st_size, name
+
+
+@rooted
+@helpers.needs_bpf
+def test_first_minute(root, bench):
+    """What docs/install.md says of the archive, then the README's three commands as they stand there: in a minute the answer is on the screen."""
+    host = Host(bench, "NONE=", script=helpers.JOBS / "walk_slow_now.py", args=["--epochs", 1000])
+    host.go.touch()
+    begin = time.monotonic()
+    (unpack,) = re.findall(r"^    (tar xf stepflame.*)$", (helpers.ROOT / "docs/install.md").read_text(), re.M)
+    shutil.copy(package("stepflame-*-x86_64.tar.gz"), root.folder)
+    output_of("sh", "-c", unpack, cwd=root.folder)
+    (program,) = root.folder.glob("stepflame-*/bin/stepflame")
+    commands = (helpers.ROOT / "README.md").read_text().partition("## Three commands")[2].partition("##")[0]
+    inside = host.command(*root.command("/" / program.relative_to(root.folder)))
+    said = [output_of(*inside, *words.split()) for words in re.findall(r"^    stepflame ([^#\n]+)", commands, re.M)]
+    seconds = time.monotonic() - begin
+    listed, screen, steps = said
+    assert re.search(r"^ *%d " % host.pids[0], listed, re.M)
+    assert re.search(r"every 40th step: waiting for process \d+ \(sleeping\), at walk_slow_now.py:\d+ log_metrics", " ".join(screen.split())), screen
+    assert "Slow steps, by what" in steps and seconds < 60
 
 
 @rooted

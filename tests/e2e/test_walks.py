@@ -4,6 +4,7 @@
 import re
 import shlex
 
+import documented
 import helpers
 import pytest
 
@@ -14,29 +15,12 @@ SAMPLED_SECONDS = 8  # of one that is long enough for functions to differ by mor
 SLOWER = 6  # diff's exit code
 
 
-def commands_of(page):
-    """[(command, lines that it printed)] of the page's code."""
-    found = []
-    for line in (helpers.ROOT / "docs" / page).read_text().splitlines():
-        if line.startswith("    # "):
-            found.append((line[6:], []))
-        elif line.startswith("    ") and found:
-            found[-1][1].append(line[4:])
-    return [(command, lines) for command, lines in found if command.startswith("stepflame ")]
-
-
-def shapes(lines):
-    """What a reader looks for in lines that are not indented: their labels, or else their first two words."""
-    lines = [re.sub(r"\d[\d.,]*", "N", line) for line in lines if line and line[0] != " " and line != "..."]
-    return {" ".join(re.split(r"  |:", line)[0].split()[:2]) for line in lines}
-
-
 def walk(bench, page, *jobs, seconds=SECONDS):
     """Runs the page's commands; each recording is of the next of the jobs, [script, ARGS...]. {command: what it printed}"""
     printed, jobs = {}, [bench.job(*args) for args in jobs]
     for job in jobs:
         job.until_ready()
-    for command, lines in commands_of(page):
+    for _, command, lines in documented.samples(helpers.ROOT / "docs" / page):
         args = shlex.split(command)[1:]
         if args[0] == "record":
             job = jobs.pop(0)
@@ -45,7 +29,7 @@ def walk(bench, page, *jobs, seconds=SECONDS):
         result = helpers.stepflame(*args, cwd=bench.directory)
         assert result.returncode in ((helpers.OK, SLOWER) if "--threshold" in args else (helpers.OK,)), (command, result.stderr)
         if args[0] != "ps":  # which knows nothing of a job that comes last on the page
-            assert shapes(lines) <= shapes(result.stdout.splitlines()), (command, shapes(lines) - shapes(result.stdout.splitlines()))
+            assert documented.shapes(lines) <= documented.shapes(result.stdout.splitlines()), (command, documented.shapes(lines) - documented.shapes(result.stdout.splitlines()))
         printed[command] = re.sub(r"\s+", " ", result.stdout)
         if args[0] == "record":
             job.kill()

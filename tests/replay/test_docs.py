@@ -1,29 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Every command that the README and docs/ show runs as it stands there, on a recording that is in every report, or on a job."""
+"""Every command that the README and docs/ show runs as it stands there, and prints what they show, but for the figures. tests/e2e/ has those on a job."""
 
-import re
 import shlex
 
 import helpers
 import pytest
 import recfile
 import stepped
+from documented import commands, samples, shapes
+
+from . import recordings
+from .test_resources import growing
 
 SLOWER = 6  # diff's exit code
 LIVE = ("record", "top", "watch", "dump", "doctor", "ps", "restore")
 OTHER = 777
-
-
-def commands():
-    """[argument text] of the lines of code that call stepflame, without a comment behind them."""
-    found = {}
-    for page in (helpers.ROOT / "README.md", *sorted((helpers.ROOT / "docs").glob("*.md"))):
-        for line in page.read_text().splitlines():
-            if match := re.match(r"    (?:# )?(stepflame [a-z]+(?: (?! ).*)?)$", line.split("  #")[0].rstrip()):
-                for command in re.split(r" *[;|] *", match[1]):
-                    if command.startswith("stepflame ") and "  " not in command:  # not a sample of what top shows
-                        found[command.split("  ")[0].partition(" ")[2]] = True
-    return list(found)
 
 
 def is_live(command):
@@ -51,3 +42,19 @@ def test_command(folder, command):
     words = [str(stepped.PID) if word == "WORKER" else action if word in ("run_training_batch", "training_step") else word for word in words]
     result = helpers.stepflame(*words, cwd=folder)
     assert result.returncode == helpers.OK, result
+
+
+PRINTED = [(page, command, lines) for page, command, lines in samples() if command.split()[1] in ("report", "diff") and not page.startswith("walk-")]
+
+
+@pytest.mark.parametrize("page, command, lines", PRINTED, ids=["%s-%d" % (page, number) for number, (page, _, _) in enumerate(PRINTED)])
+def test_sample(folder, tmp_path, page, command, lines):
+    """Each line of a sample is one that stepflame prints: of some recording of a real job, of one with a row in every report, or of one whose memory grows."""
+    words = [word for word in shlex.split(command)[1:] if not word.endswith(".rec")]
+    if words[0] == "diff":
+        files = [["before.rec", "after.rec"]]
+    else:
+        files = [[name + ".rec"] for name in recordings.NAMES] + [[folder / "stepflame.rec"], [growing(tmp_path / "grows.rec")]]
+    printed = b"".join(recordings.run(words[0], *names, *words[1:]).stdout for names in files).decode()
+    missing = shapes(lines) - shapes(printed.splitlines())
+    assert lines and not missing, missing

@@ -9,18 +9,19 @@ PID, S, MB, GB = 7, 10**9, 10**6, 10**9
 MEMORY, LEFT, LEFT_CGROUP = 1, 16, 32  # enum resources_known
 
 
-def look(i, **more):
-    return rec.record("RESOURCES", time_ns=(1 + i) * S, pid=PID, known=MEMORY, rss_bytes=GB + i * 10 * MB, **more)
+def growing(path, cgroup=False):
+    """Cgroups, and what is left of their memory, are looked at less often."""
+    rows = [rec.record("RESOURCES", time_ns=(1 + i) * S, pid=PID, known=MEMORY, rss_bytes=GB + i * 10 * MB) for i in range(40)]
+    for i in range(0, 40, 10):
+        rows[i] = rec.record("RESOURCES", time_ns=(1 + i) * S, pid=PID, known=MEMORY | LEFT | LEFT_CGROUP * cgroup, rss_bytes=GB + i * 10 * MB, left_bytes=(9 - i // 10) * GB)
+    path.write_bytes(rec.recording([rec.host(), rec.target(PID), rec.window(S, 41 * S), *rows]))
+    return path
 
 
 @pytest.mark.parametrize("cgroup", [False, True], ids=["machine", "cgroup"])
 def test_when_memory_is_full(tmp_path, cgroup):
-    """By what was left when it was looked at last: others took some of it meanwhile. Cgroups are looked at less often."""
-    rows = [look(i) for i in range(40)]
-    for i in range(0, 40, 10):
-        rows[i] = rec.record("RESOURCES", time_ns=(1 + i) * S, pid=PID, known=MEMORY | LEFT | LEFT_CGROUP * cgroup, rss_bytes=GB + i * 10 * MB, left_bytes=(9 - i // 10) * GB)
-    file = tmp_path / "grows.rec"
-    file.write_bytes(rec.recording([rec.host(), rec.target(PID), rec.window(S, 41 * S), *rows]))
+    """By what was left when it was looked at last: others took some of it meanwhile."""
+    file = growing(tmp_path / "grows.rec", cgroup)
     (row,) = helpers.report(file, "--steps")["resources"]
     growth = row["growth"]
     assert growth["bytes_per_s"] == pytest.approx(10 * MB)
