@@ -80,6 +80,8 @@ def state(page):
 def test_shows_what_folded_says(opened, run, args):  # noqa: F811
     job, path = run
     page = opened(path, *args)
+    if state(page)["a"] == "all":
+        page.press("w")
     assert parse(folded(page)) == parse(flame(path, *args, "--folded").stdout.decode())
 
 
@@ -157,6 +159,24 @@ def test_brush_and_compare(opened, run):  # noqa: F811
     assert (state(page)["a"], state(page)["b"]) == ("31-40", "5-10")
     page.press("c")
     assert (state(page)["a"], state(page)["b"]) == ("all", "")
+
+
+def test_outside_of_steps(opened, tmp_path):
+    """What was before the first step and after the last is no step's time; it is in the whole time, which is told per second."""
+    job = stepped.training(steps=50, slow=0)
+    end = job.rows[-1].time
+    outside = [stepped.Row(PID, at, stepped.PERIOD, job.rows[1].spot) for at in (1000, *range(end + 10**8, end + 2 * 10**9, stepped.PERIOD))]
+    job.rows = [outside[0], *job.rows, *outside[1:]]
+    page = opened(job.write(tmp_path / "r.rec"))
+    assert page.run("return app.sums[0] / 1e6") == pytest.approx(total_ms(job.folded(range(50)), 50), rel=1e-3)
+    mean_ms = sum(end - start for start, end, *_ in job.steps) / 50 / 1e6
+    assert "all steps: 50 steps, %.1f ms each" % mean_ms in page.run("return document.getElementById('chosen').textContent")
+    page.click("#wholeTime")
+    seconds = max(row.time for row in job.rows) / 1e9
+    assert page.run("return app.sums[0] / 1e6") == pytest.approx(total_ms(job.folded(), seconds), rel=1e-3)
+    assert "per second" in page.run("return document.getElementById('story').textContent")
+    page.drag(step_point(page, 4), step_point(page, 9), shift=True)  # per step is held against per step
+    assert (state(page)["a"], state(page)["b"]) == ("all", "5-10")
 
 
 def test_slowest_against_median(opened, run):  # noqa: F811
@@ -241,7 +261,7 @@ def test_filters(opened, run):  # noqa: F811
     page.run("const s = document.getElementById('phase'); s.value = 'forward'; s.dispatchEvent(new Event('change', {bubbles: true}))")
     expected = {stack: ns for stack, ns in job.folded().items() if stack[0][0] == "forward"}
     assert sum(parse(folded(page)).values()) == pytest.approx(sum(expected.values()) / 1000, abs=len(expected))
-    page.run("app.set({phase: '', threads: arguments[0]})", f"tid:{PID + 100}/{PID + 100}")
+    page.run("app.set({a: 'time', phase: '', threads: arguments[0]})", f"tid:{PID + 100}/{PID + 100}")
     assert parse(folded(page)) == parse(flame(path, "--folded", "-p", PID + 100).stdout.decode())
 
 

@@ -18,7 +18,8 @@ const KEYS = [
   ['[ ]', 'move what is selected a step back or forth'],
   ['{ }', 'make it a step shorter or longer'],
   ['x', 'swap A and B'],
-  ['c', 'clear: the whole time'],
+  ['c', 'clear: all steps'],
+  ['w', 'the whole time, also outside of steps'],
   ['t', 'light or dark'],
   ['?', 'this'],
 ];
@@ -71,6 +72,8 @@ class App {
   set(changes) {
     if (('view' in changes && changes.view !== this.state.view) || 'fn' in changes || 'lines' in changes) changes.zoom ??= '';
     Object.assign(this.state, changes);
+    /* Time per second cannot be held against time per step. */
+    if (this.changed && (this.state.a === 'time') !== (this.state.b === 'time')) for (const which of 'ab') if (this.state[which] === 'time') this.state[which] = 'all';
     const said = new URLSearchParams();
     for (const [key, value] of Object.entries(this.state)) if (value !== this.defaults[key]) said.set(key, value);
     this.address = String(said) && '#' + said;
@@ -100,7 +103,8 @@ class App {
     const trackA = data.tracks[state.track] ?? null;
     const trackB = this.two ? (data.tracks.find((t) => t.recording === 1 && t.rank === trackA?.rank) ?? data.tracks.find((t) => t.recording === 1) ?? null) : trackA;
     this.tracks = [trackA, trackB];
-    const sets = [this.cached('a', [state.a, state.track], () => chooseSteps(trackA, state.a)), this.changed && this.cached('b', [state.b, state.track], () => chooseSteps(trackB, state.b))];
+    const words = this.tracks.every((track) => track?.count) ? [state.a, state.b] : ['time', 'time'];
+    const sets = [this.cached('a', [words[0], state.track], () => chooseSteps(trackA, words[0])), this.changed && this.cached('b', [words[1], state.track], () => chooseSteps(trackB, words[1]))];
     this.sets = sets;
     this.phase = data.head.phases.indexOf(state.phase);
     const numberOf = (track) => (track ? data.tracks.indexOf(track) : -1);
@@ -110,8 +114,8 @@ class App {
       const [a, b] = sets.map((set, i) => (set ? weigh(data, this.threads[i], set, this.phase) : [0, 0].map(() => new Float64Array(data.nodes.count))));
       return [a[0], b[0], a[1], b[1]];
     });
-    /* If a recording has no steps, the page compares time per second. */
-    this.perStep = Boolean(trackA && trackB);
+    /* The whole time is seen per second. */
+    this.perStep = !sets.some((set) => set?.wholeTime);
     this.steps = sets.map((set, i) => (set ? (this.perStep ? set.count || 1 : this.seconds(i)) : 1));
     this.sums = this.steps.map((steps, i) => this.weights[i].reduce((x, y) => x + y, 0) / steps);
     this.matches = this.cached('matches', state.q, () => this.search());
@@ -166,7 +170,7 @@ class App {
   stepOverTime() {
     const set = this.sets[this.changed ? 1 : 0];
     if (!set.track?.count) return null;
-    const at = set.track.order.findLast((step) => set.all || set.steps[step]);
+    const at = set.track.order.findLast((step) => set.wholeTime || set.steps[step]);
     return at === undefined ? null : {track: set.track, step: at};
   }
 
@@ -243,9 +247,8 @@ class App {
   }
 
   chip(set, which) {
-    const mean = set.all ? (set.track ? set.track.durations.reduce((x, y) => x + y, 0) / set.count : 0) : set.total / set.count;
     const letter = element('b', {className: 'letter ' + 'ab'[which]}, 'AB'[which]);
-    const text = `${set.name}${set.track ? `: ${plural(set.count, 'step')}` : ''}${mean ? `, ${duration(mean * 1000)} each` : ''}`;
+    const text = set.wholeTime ? set.name : `${set.name}: ${plural(set.count, 'step')}, ${duration((set.total / set.count || 0) * 1000)} each`;
     return element('span', {}, letter, ' ' + text);
   }
 
@@ -421,7 +424,7 @@ class App {
     this.set({[which]: `${start}-${Math.max(start, bounded(last + by + grow))}`});
   }
 
-  /* Chooses the steps of a cause; a second time, the whole time again. against: compares them with ordinary steps. */
+  /* Chooses the steps of a cause; a second time, all steps again. against: compares them with ordinary steps. */
   pickCause(recording, cause, against) {
     const word = `cause:${cause}`;
     const which = this.two ? 'ab'[recording] : 'a';
@@ -432,6 +435,10 @@ class App {
 
   clear() {
     this.set({a: 'all', b: this.two ? 'all' : ''});
+  }
+
+  wholeTime() {
+    this.set({a: 'time', b: this.two ? 'time' : ''});
   }
 
   swap() {
@@ -528,6 +535,7 @@ class App {
       '}': () => this.moveRange(0, 1),
       'x': () => this.swap(),
       'c': () => this.clear(),
+      'w': () => this.wholeTime(),
       't': () => this.turnTheme(),
       '?': () => byId('help').showModal(),
     }[event.key];
@@ -548,7 +556,7 @@ class App {
     on('brush', 'click', ({target}) => this.setBrush(target.closest('button')?.dataset.brush ?? this.brush));
     for (const id of ['threads', 'phase', 'track', 'width']) on(id, 'change', ({target}) => this.set({[id]: target.value}));
     for (const id of ['lines', 'squeeze']) on(id, 'change', ({target}) => this.set({[id]: target.checked ? '1' : ''}));
-    for (const id of ['slowest', 'swap', 'clear', 'download']) on(id, 'click', () => this[id]());
+    for (const id of ['slowest', 'swap', 'clear', 'wholeTime', 'download']) on(id, 'click', () => this[id]());
     on('save-svg', 'click', () => this.saveSvg());
     on('save-png', 'click', () => this.savePng());
     on('theme', 'click', () => this.turnTheme());

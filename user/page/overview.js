@@ -197,7 +197,7 @@ class Overview {
     context.drawImage(this.grid, LEFT, STRIP + GAP, width, HEAT);
     this.drawAxes(context, scale);
     paintUses(context, this.uses, {top: USES_TOP, width, colours, timeAt: (x) => this.timeAt(x)});
-    sets.forEach(([name, set], lane) => set && !set.all && this.drawSet(context, lane, name, set));
+    sets.forEach(([name, set], lane) => set && !set.wholeTime && !set.every && this.drawSet(context, lane, name, set));
     if (this.from !== undefined) this.drawBand(context, Math.min(this.from, this.to), Math.max(this.from, this.to) + 1, []);
   }
 

@@ -33,16 +33,17 @@ const rankOf = (count, percent) => Math.max(0, Math.ceil((count * percent) / 100
 const percentile = (track, percent) => (track.count ? track.durations[track.order[rankOf(track.count, percent)]] : 0);
 
 /*
- * Chooses steps of a track by a word of the address: "all" (the whole time, also outside steps),
- * "10-20" (by their numbers), "slow:5", "cause:0" (slow by the first cause), "mid" (the middle half by
- * duration: ordinary steps).
+ * Chooses steps of a track by a word of the address: "all", "10-20" (by their numbers), "slow:5",
+ * "cause:0" (slow by the first cause), "mid" (the middle half by duration: ordinary steps); or "time":
+ * the whole time, also outside of steps, which is all that a recording without steps has.
  */
 function chooseSteps(track, word) {
   const range = /^(\d+)-(\d+)$/.exec(word);
   const slowest = /^slow:(\d+)$/.exec(word);
   const cause = track?.answer?.causes[/^cause:(\d+)$/.exec(word)?.[1]];
-  if (!track || !(range || slowest || cause || word === 'mid')) return {word: 'all', track, all: true, count: track?.count ?? 0, name: 'the whole time'};
+  if (word === 'time') return {word: 'time', track, wholeTime: true, count: 0, name: 'the whole time, also outside of steps'};
   const steps = new Uint8Array(track.count);
+  let every = false;
   let name = 'ordinary steps (the middle half by duration)';
   if (range) {
     const [first, last] = [Number(range[1]), Number(range[2])];
@@ -55,6 +56,10 @@ function chooseSteps(track, word) {
     const wanted = new Set(cause.steps);
     for (let i = 0; i < track.count; i++) steps[i] = wanted.has(track.index[i]);
     name = `slow by ${cause.how}`;
+  } else if (word !== 'mid') {
+    steps.fill(1);
+    every = true;
+    name = 'all steps';
   } else {
     for (const step of track.order.slice(Math.floor(track.count / 4), Math.ceil((3 * track.count) / 4))) steps[step] = 1;
   }
@@ -67,7 +72,7 @@ function chooseSteps(track, word) {
     total += track.durations[i];
     count++;
   }
-  return {word, track, steps, before, total, count, name};
+  return {word, track, steps, every, before, total, count, name};
 }
 
 /* Chosen time before an instant. step: the last step that starts at or before the instant. */
@@ -79,7 +84,7 @@ function chosenBefore(set, step, time) {
 
 /* The weight of a thread's row in a set of steps. */
 function weighRow(thread, i, set) {
-  if (set.all) return thread.weight[i];
+  if (set.wholeTime) return thread.weight[i];
   const step = thread.step[i];
   const span = thread.span[i];
   const end = thread.end[i];
@@ -96,7 +101,7 @@ function weighRow(thread, i, set) {
 function weigh(data, threads, set, phase) {
   const weights = [new Float64Array(data.nodes.count), new Float64Array(data.nodes.count)];
   for (const thread of threads) {
-    if (!set.all) {
+    if (!set.wholeTime) {
       if (thread.track !== data.tracks.indexOf(set.track)) continue;
       rowSteps(thread, set.track);
     }
