@@ -181,6 +181,16 @@ static const char *const advice[VERDICT__COUNT] = {
 	[VERDICT_EXTRA] = "do it less often, or in another process, if you can; stepflame flame shows what it does",
 };
 
+/* Of waits that imply no class. */
+static const char *const advice_of_waits[CAUSE__COUNT] = {
+	[CAUSE_SLEEP] = "wait for the event itself instead of sleeping, or do that in another thread or process",
+	[CAUSE_DISK_READ] = "stepflame report --io says which files; read them earlier, in another thread or process",
+	[CAUSE_PIPE] = "ask earlier, or in another thread, so that no step waits for the answer",
+	[CAUSE_SOCKET] = "ask earlier, or in another thread, so that no step waits for the answer",
+	[CAUSE_POLL] = "ask earlier, or in another thread, so that no step waits for the answer",
+	[CAUSE_CHILD_WAIT] = "start the child earlier, or look at its end in another thread: no step then waits for it",
+};
+
 /* For processes with JAX and without torch. */
 static const char *const advice_jax[VERDICT__COUNT] = {
 	[VERDICT_CPU_OP] = "larger batches; more under one jax.jit, jax.lax.scan over steps",
@@ -226,6 +236,8 @@ static const char *find_advice(const struct judge *j)
 		       "stepflame report --advanced --per-rank says what they do";
 	if (class == VERDICT_STARVED && starved_advice[j->cpus.holder])
 		return starved_advice[j->cpus.holder];
+	if (class == VERDICT_UNCLEAR && j->verdict->cause < CAUSE__COUNT && advice_of_waits[j->verdict->cause])
+		return advice_of_waits[j->verdict->cause];
 	return is_jax_alone(j->job) && advice_jax[class] ? advice_jax[class] : advice[class];
 }
 
