@@ -38,9 +38,9 @@ class Cold(Steps):
 
 
 class Watch:
-    def __init__(self, bench, *options, **popen):
-        self.state = bench.directory / "state"
-        self.process = bench.process(helpers.STEPFLAME, "watch", "--state", self.state, "--last", "10s", *options, **popen)
+    def __init__(self, bench, *options, state=None, **popen):
+        self.state = state or bench.directory / "state"
+        self.process = bench.process(helpers.STEPFLAME, "watch", "--state", self.state, "--last", "10s", "--leave-free", "1K", *options, **popen)
         self.says("watches the training jobs")
 
     def says(self, pattern):
@@ -287,6 +287,40 @@ def test_enough(bench):
     assert len(os.listdir(watch.state / "events")) == 2
 
 
+def test_kept_without_event(bench):
+    """--keep-every: each job, again and again, as a recording of its own."""
+    watch = Watch(bench, *TRIGGERS, "--keep-every", "10s")
+    steps = Cold(bench, "job")
+    watch.watches(steps)
+    kept = helpers.until(END_SECONDS, lambda: [file for file in sorted((watch.state / "events").glob("*-pid-%d-regular.rec" % steps.pid)) if file.with_suffix(".txt").exists()][1:], watch.process.what)
+    assert mains(kept[0]) == {steps.pid} and stepflame("diff", kept[0], kept[0]).returncode == OK
+    steps.truth()
+    watch.end()
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_full_disk(bench):
+    """--leave-free: what others need of the disk is left to them, and the watch goes on when there is room again."""
+    disk = bench.directory / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M", "none", disk], check=True)
+    try:
+        watch = Watch(bench, "--leave-free", "16M", state=disk / "state")
+        steps = Cold(bench, "job")
+        watch.watches(steps)
+        (disk / "big").write_bytes(bytes(50 << 20))
+        watch.says("pauses, and has left all jobs: the disk of .* is nearly full")
+        assert not helpers.breakpoints(steps.pid) and not (watch.state / "metrics.prom").exists()
+        assert "until its disk has room again" in ask(watch, "status").stdout
+        (disk / "big").unlink()
+        watch.process.until_says(r"(?s)has room again.*watches process %d" % steps.pid, END_SECONDS, "stderr")
+        steps.truth()
+        watch.end()
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
 @pytest.mark.alone
 def test_room_for_events(bench):
     """--keep-size: the oldest go, the last stays."""
@@ -311,6 +345,8 @@ def test_room_for_events(bench):
         (["--ring-size", "1K"], "1M or more"),
         (["--trigger", "never"], "--trigger wants"),
         (["--per-hour", "0"], "--per-hour wants"),
+        (["--keep-every", "1s"], "10s or more"),
+        (["--leave-free", "much"], "is not a size"),
         (["-F", "x"], "-F wants"),
         (["more"], "takes no argument"),
         (["status", "more"], "takes no argument"),

@@ -17,15 +17,16 @@
 #include "user/lib/log.h"
 #include "user/recording/recording.h"
 
-#define STATE        "/var/lib/stepflame"
-#define WATCH_HZ     19
-#define LAST_NS      (600 * 1000000000ull)
-#define RENEW_NS     (3600 * 1000000000ull)
-#define RING_BYTES   (1024ull << 20)
-#define KEPT_BYTES   (1024ull << 20)
-#define QUIET_NS     (1800 * 1000000000ull)
-#define PER_HOUR     4
-#define PER_HOUR_MAX 1000
+#define STATE             "/var/lib/stepflame"
+#define WATCH_HZ          19
+#define LAST_NS           (600 * 1000000000ull)
+#define RENEW_NS          (3600 * 1000000000ull)
+#define RING_BYTES        (1024ull << 20)
+#define KEPT_BYTES        (1024ull << 20)
+#define QUIET_NS          (1800 * 1000000000ull)
+#define PER_HOUR          4
+#define PER_HOUR_MAX      1000
+#define KEEP_EVERY_MIN_NS (10 * 1000000000ull)
 
 enum {
 	OPT_STATE = 0x100,
@@ -33,9 +34,11 @@ enum {
 	OPT_RENEW,
 	OPT_RING_SIZE,
 	OPT_KEEP_SIZE,
+	OPT_LEAVE_FREE,
 	OPT_TRIGGER,
 	OPT_QUIET,
 	OPT_PER_HOUR,
+	OPT_KEEP_EVERY,
 	OPT_BUDGET
 };
 
@@ -47,10 +50,14 @@ static const struct argp_option options[] = {
 	 "begin a new ring when no job runs and this one is older than TIME (default 1h)", 0},
 	{"ring-size", OPT_RING_SIZE, "SIZE", 0, "use at most SIZE of disk for the ring (default 1G)", 0},
 	{"keep-size", OPT_KEEP_SIZE, "SIZE", 0, "use at most SIZE of disk for events; the oldest go (default 1G)", 0},
+	{"leave-free", OPT_LEAVE_FREE, "SIZE", 0,
+	 "pause while the disk has less than SIZE free (default: 10 % of it, at most 5 GB)", 0},
 	{"trigger", OPT_TRIGGER, "slow[=TIME]|slower[=PERCENT]|stall[=TIME]|end", 0,
 	 "keep what leads to this, as record --until describes it; may be given several times (default: all four)", 0},
 	{"quiet", OPT_QUIET, "TIME", 0, "after an event of a job, keep no other of it for TIME (default 30m)", 0},
 	{"per-hour", OPT_PER_HOUR, "N", 0, "keep at most N events an hour (default 4)", 0},
+	{"keep-every", OPT_KEEP_EVERY, "TIME", 0,
+	 "keep what the ring has of each job every TIME without an event, too, to compare with (default: never)", 0},
 	{"budget", OPT_BUDGET, "PERCENT", 0, BUDGET_HELP, 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 19; 0: neither)", 0},
 	{"json", 'j', NULL, 0, "status: print one JSON object", 0},
@@ -109,6 +116,9 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 	case OPT_KEEP_SIZE:
 		watch->kept_bytes = session_args__size(state, arg);
 		return 0;
+	case OPT_LEAVE_FREE:
+		watch->leave_free = session_args__size(state, arg);
+		return 0;
 	case OPT_TRIGGER:
 		until__option(state, &watch->trigger, "--trigger", arg);
 		return 0;
@@ -119,6 +129,11 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 		watch->per_hour = strtoul(arg, &end, 10);
 		if (*end || *arg == '-' || !watch->per_hour || watch->per_hour > PER_HOUR_MAX)
 			argp_error(state, "--per-hour wants 1 to %d, not '%s'", PER_HOUR_MAX, arg);
+		return 0;
+	case OPT_KEEP_EVERY:
+		watch->keep_every_ns = session_args__time(state, arg);
+		if (watch->keep_every_ns < KEEP_EVERY_MIN_NS)
+			argp_error(state, "--keep-every wants 10s or more, not '%s'", arg);
 		return 0;
 	case OPT_BUDGET:
 		watch->session.budget = session_args__budget(state, arg);

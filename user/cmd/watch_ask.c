@@ -76,7 +76,10 @@ static void print_status(const json_t *status)
 	size_t i, k;
 
 	if (json_is_true(json_object_get(status, "paused"))) {
-		printf("paused: no job is watched (stepflame watch resume)\n");
+		printf("paused: no job is watched (%s)\n",
+		       !strcmp(json_string_value(json_object_get(status, "paused_by")) ?: "", "disk")
+			       ? "until its disk has room again"
+			       : "stepflame watch resume");
 		return;
 	}
 	printf("watches %zu job%s; the ring has %.1f MB; %.1f s of CPU and at most %.0f MB of memory so far\n",

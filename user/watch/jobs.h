@@ -24,6 +24,7 @@ struct watched_job {
 	char name[WATCHED_NAME]; /* that by which --job takes it; "pid 12" for one without */
 	size_t alive;            /* processes */
 	uint64_t quiet_until_ns; /* events before this are not kept, but for the first bad end */
+	uint64_t regular_ns;     /* when it was kept without an event, or first seen; 0: not yet */
 	bool end_kept;           /* of one of its processes: the others' soon follow */
 };
 

@@ -25,6 +25,7 @@
 #include "user/watch/jobs.h"
 #include "user/watch/metrics.h"
 #include "user/watch/notify.h"
+#include "user/watch/room.h"
 #include "user/watch/status.h"
 
 #define POLL_MS    100
@@ -36,7 +37,7 @@ struct watch {
 	const struct watch_options *options;
 	char ring_path[PATH_MAX], events_path[PATH_MAX], metrics_path[PATH_MAX], paused_path[PATH_MAX];
 	int lock;
-	bool paused; /* there is neither a session nor a ring */
+	enum watch_pause pause; /* there is neither a session nor a ring */
 	struct control control;
 	struct session *session;
 	struct recording_writer *ring;
@@ -46,9 +47,10 @@ struct watch {
 	struct metrics metrics;
 	int failed;      /* -errno of what somebody has asked for: the end */
 	int metrics_err; /* of the last time they were written */
-	uint64_t now_ns, next_look_ns, next_metrics_ns;
-	uint64_t event_ns; /* when the first event that waits was seen; 0: there is none */
-	uint64_t hour_ns;  /* begin of this hour */
+	uint64_t now_ns, next_look_ns, next_metrics_ns, next_room_ns;
+	bool short_of_room; /* at the last look */
+	uint64_t event_ns;  /* when the first event that waits was seen; 0: there is none */
+	uint64_t hour_ns;   /* begin of this hour */
 	unsigned int in_hour;
 };
 
@@ -214,6 +216,39 @@ static uint64_t kept_from(const struct watch *watch)
 
 /* ---- from time to time ---- */
 
+/* A process that is recorded; 0: there is none. */
+static uint32_t process_of(const struct watch *watch, const struct watched_job *job)
+{
+	const struct watched_process *all = watch->jobs.processes.items;
+
+	for (size_t i = 0; i < watch->jobs.processes.cnt; i++)
+		if (all[i].job == job->number && all[i].attached && !all[i].ended)
+			return all[i].pid;
+	return 0;
+}
+
+/* What is usual is kept, too, to compare with. One job at a time. */
+static int keep_regularly(struct watch *watch)
+{
+	struct watched_job *job = watch->jobs.jobs.items;
+	char what[WATCHED_NAME + 32];
+	uint32_t pid;
+
+	if (!watch->options->keep_every_ns || events__busy(&watch->events))
+		return 0;
+	for (size_t i = 0; i < watch->jobs.jobs.cnt; i++) {
+		pid = process_of(watch, &job[i]);
+		if (!job[i].regular_ns)
+			job[i].regular_ns = watch->now_ns;
+		if (!pid || watch->now_ns - job[i].regular_ns < watch->options->keep_every_ns)
+			continue;
+		job[i].regular_ns = watch->now_ns;
+		snprintf(what, sizeof(what), "job %s: as it is now", job[i].name);
+		return keep_job(watch, pid, job[i].name, "regular", what);
+	}
+	return 0;
+}
+
 /* A monitoring system that gets nothing for a while is no reason to end. */
 static void write_metrics(struct watch *watch, const struct session_progress *progress)
 {
@@ -286,27 +321,49 @@ static int pause_all(struct watch *watch)
 	watch->trigger = trigger__new(&watch->options->trigger);
 	watch->event_ns = 0;
 	unlink(watch->metrics_path);
-	log__info("pauses, and has left all jobs, while there is %s", watch->paused_path);
 	return err ?: watch->trigger ? 0 : -ENOMEM;
 }
 
 /* The file tells, so that a pause outlasts this process, and needs no command. */
-static bool is_paused(const struct watch *watch)
+static enum watch_pause find_pause(struct watch *watch)
 {
-	return !access(watch->paused_path, F_OK) || errno != ENOENT;
+	if (!access(watch->paused_path, F_OK) || errno != ENOENT)
+		return WATCH_PAUSE_ASKED;
+	if (watch->now_ns >= watch->next_room_ns) {
+		watch->next_room_ns = watch->now_ns + LOOK_NS;
+		watch->short_of_room =
+			room__is_short_at(watch->options->state, watch->options->leave_free, watch->short_of_room);
+	}
+	return watch->short_of_room ? WATCH_PAUSE_ROOM : WATCH_RUNS;
+}
+
+static void say_pause(const struct watch *watch, const char *what)
+{
+	if (watch->pause == WATCH_PAUSE_ASKED)
+		log__info("pauses, and %s, while there is %s", what, watch->paused_path);
+	else
+		log__warn("free some space, or choose another folder with --state; --leave-free says how much is for "
+			  "others",
+			  "pauses, and %s: the disk of %s is nearly full", what, watch->options->state);
 }
 
 static int settle_pause(struct watch *watch)
 {
-	bool paused = is_paused(watch);
+	enum watch_pause before = watch->pause;
+	int err = 0;
 
-	if (paused == watch->paused)
+	watch->pause = find_pause(watch);
+	if (watch->pause == before)
 		return 0;
-	watch->paused = paused;
-	if (paused)
-		return pause_all(watch);
-	log__info("goes on: %s is gone", watch->paused_path);
-	return begin(watch);
+	if (!watch->pause) {
+		log__info("goes on: %s",
+			  before == WATCH_PAUSE_ASKED ? "the file that paused it is gone" : "the disk has room again");
+		return begin(watch);
+	}
+	if (!before)
+		err = pause_all(watch);
+	say_pause(watch, "has left all jobs");
+	return err;
 }
 
 static json_t *refusal(const char *fix, const char *fmt, ...)
@@ -346,19 +403,17 @@ static json_t *answer_pause(struct watch *watch, bool pause)
 	if (err)
 		return refusal("change the file by hand", "cannot change %s: %s", watch->paused_path, strerror(-err));
 	watch->failed = settle_pause(watch);
-	return watch->failed ? ends(watch) : json_pack("{s:b}", "paused", watch->paused);
+	return watch->failed ? ends(watch) : json_pack("{s:b}", "paused", watch->pause != WATCH_RUNS);
 }
 
 /* name: NULL: the only job. */
 static json_t *answer_trigger(struct watch *watch, const char *name)
 {
-	const struct watched_process *all = watch->jobs.processes.items;
 	const struct watched_job *job;
 	char what[WATCHED_NAME + 32];
-	uint32_t pid = 0;
 	size_t cnt;
 
-	if (watch->paused)
+	if (watch->pause)
 		return refusal("stepflame watch resume", "the watch is paused");
 	job = watched_jobs__named(&watch->jobs, name, &cnt);
 	if (!job && name)
@@ -370,11 +425,8 @@ static json_t *answer_trigger(struct watch *watch, const char *name)
 			       "%zu jobs run", cnt);
 	if (events__busy(&watch->events))
 		return json_pack("{s:b}", "busy", 1);
-	for (size_t i = 0; i < watch->jobs.processes.cnt; i++)
-		if (all[i].job == job->number && all[i].attached && !all[i].ended)
-			pid = all[i].pid;
 	snprintf(what, sizeof(what), "job %s: asked for", job->name);
-	watch->failed = keep_job(watch, pid, job->name, "asked", what);
+	watch->failed = keep_job(watch, process_of(watch, job), job->name, "asked", what);
 	if (watch->failed)
 		return ends(watch);
 	if (!watch->events.child)
@@ -390,7 +442,7 @@ static json_t *answer(const char *request, void *ctx)
 		return ends(watch);
 	if (!strcmp(request, "status"))
 		return status__json(&watch->jobs, &watch->metrics, watch->now_ns,
-				    watch->ring ? recording_writer__bytes(watch->ring) : 0, watch->paused);
+				    watch->ring ? recording_writer__bytes(watch->ring) : 0, watch->pause);
 	if (!strcmp(request, "pause") || !strcmp(request, "resume"))
 		return answer_pause(watch, *request == 'p');
 	if (!strcmp(request, "trigger"))
@@ -410,6 +462,7 @@ static int watch_for_a_while(struct watch *watch, struct session_progress *progr
 	session__progress(watch->session, progress);
 	watch->now_ns = progress->now_ns;
 	err = err ?: recording_writer__tick(watch->ring, kept_from(watch)) ?: look_for_jobs(watch) ?: look_for_events(watch);
+	err = err ?: keep_regularly(watch);
 	events__busy(&watch->events);
 	write_metrics(watch, progress);
 	return err ?: renew(watch, progress);
@@ -423,7 +476,7 @@ static int run(struct watch *watch, const volatile sig_atomic_t *stop)
 	int err = 0;
 
 	while (!err && !*stop && (!duration_ns || watch->now_ns < start_ns + duration_ns)) {
-		if (watch->paused) {
+		if (watch->pause) {
 			events__busy(&watch->events);
 			nanosleep(&pause, NULL);
 			watch->now_ns = clock__ns(CLOCK_MONOTONIC);
@@ -448,14 +501,15 @@ int watch__run(const struct watch_options *options, const volatile sig_atomic_t 
 	watch.events = (struct events){.folder = watch.events_path, .max_bytes = options->kept_bytes};
 	err = watch.trigger ? open_folder(&watch) : -ENOMEM;
 	if (!err) {
-		watch.paused = is_paused(&watch);
-		err = watch.paused ? 0 : begin(&watch);
+		watch.now_ns = clock__ns(CLOCK_MONOTONIC);
+		watch.pause = find_pause(&watch);
+		err = watch.pause ? 0 : begin(&watch);
 	}
 	if (!err) {
 		log__info("watches the training jobs of this host; what happens is kept in %s", watch.events_path);
-		if (watch.paused) {
+		if (watch.pause) {
 			unlink(watch.metrics_path); /* of one that was killed */
-			log__info("pauses, and leaves all jobs alone, while there is %s", watch.paused_path);
+			say_pause(&watch, "leaves all jobs alone");
 		}
 		notify__service("READY=1");
 		err = run(&watch, stop);
