@@ -93,26 +93,37 @@ static void print_status(const json_t *status)
 		print_process(json_string_value(json_object_get(job, "job")) ?: "", process);
 }
 
-/* Waits until the summary is there, which is written last, and prints the recording's path. */
+/* Asks until it is not busy with an event any more. 0 and *answer, or -errno after a message. */
+static int ask_patiently(const char *state, const char *request, json_t **answer)
+{
+	int err = ask(state, request, answer);
+
+	for (int i = 0; !err && json_object_get(*answer, "busy"); i++) {
+		json_decref(*answer);
+		if (i == ASKED_SECONDS * ASKED_HZ)
+			return explain(state, -ETIMEDOUT);
+		wait_a_little();
+		err = ask(state, request, answer);
+	}
+	return err;
+}
+
+/* Waits until it is kept, and prints the recording's path. */
 static int await_kept(const char *state, const json_t *answer)
 {
 	char *name = utf8__escape(json_string_value(json_object_get(answer, "name")) ?: "");
-	char summary[PATH_MAX];
-	int err = -ETIMEDOUT;
+	char request[CONTROL_REQUEST];
+	json_t *kept;
+	int err;
 
 	if (!name)
 		return -ENOMEM;
-	snprintf(summary, sizeof(summary), "%s/events/%s.txt", state, name);
-	for (int i = 0; i < ASKED_SECONDS * ASKED_HZ && err; i++) {
-		err = access(summary, F_OK) ? -ETIMEDOUT : 0;
-		if (err)
-			wait_a_little();
-	}
-	if (err)
-		log__error("look at the messages of the one that watches", "%s is not there after %d s", summary,
-			   ASKED_SECONDS);
-	else
+	snprintf(request, sizeof(request), "kept %s", name);
+	err = ask_patiently(state, request, &kept);
+	if (!err) {
+		json_decref(kept);
 		printf("%s/events/%s.rec\n", state, name);
+	}
 	free(name);
 	return err;
 }
@@ -127,12 +138,7 @@ int watch_ask(const char *state, const char *verb, const char *job, bool json)
 		log__error(NULL, "no job has a name of that length");
 		return -EINVAL;
 	}
-	err = ask(state, request, &answer);
-	for (int i = 0; !err && json_object_get(answer, "busy") && i < ASKED_SECONDS * ASKED_HZ; i++) {
-		json_decref(answer); /* another event is being kept */
-		wait_a_little();
-		err = ask(state, request, &answer);
-	}
+	err = ask_patiently(state, request, &answer);
 	if (err)
 		return err;
 	if (json)

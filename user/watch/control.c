@@ -2,6 +2,7 @@
 #include "user/watch/control.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,29 +16,35 @@
 
 #define ANSWER_SECONDS 30 /* a pause waits until all probes are out */
 
+/*
+ * An address may have 107 bytes, and the path of a folder more: the address goes by the descriptor of the
+ * folder. Returns that, for the caller to close once the address has been used; or -errno.
+ */
 static int set_address(struct sockaddr_un *address, const char *folder)
 {
+	int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
 	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
-	return snprintf(address->sun_path, sizeof(address->sun_path), "%s/" CONTROL_NAME, folder) <
-			       (int)sizeof(address->sun_path)
-		       ? 0
-		       : -ENAMETOOLONG;
+	snprintf(address->sun_path, sizeof(address->sun_path), "/proc/self/fd/%d/" CONTROL_NAME, fd);
+	return fd < 0 ? -errno : fd;
 }
 
 int control__open(struct control *control, const char *folder)
 {
 	struct sockaddr_un address;
-	int err = set_address(&address, folder);
+	int folder_fd = set_address(&address, folder), err = 0;
 	mode_t mask;
 
 	*control = (struct control){.fd = -1};
 	for (int i = 0; i < CONTROL_CLIENTS; i++)
 		control->clients[i] = -1;
-	if (err)
-		return err;
-	control->path = strdup(address.sun_path);
-	if (!control->path)
+	if (folder_fd < 0)
+		return folder_fd;
+	if (asprintf(&control->path, "%s/" CONTROL_NAME, folder) < 0) {
+		control->path = NULL;
+		close(folder_fd);
 		return -ENOMEM;
+	}
 	unlink(control->path); /* of one that was killed */
 	control->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	mask = umask(0177);
@@ -45,6 +52,7 @@ int control__open(struct control *control, const char *folder)
 	    listen(control->fd, CONTROL_CLIENTS))
 		err = -errno;
 	umask(mask);
+	close(folder_fd);
 	if (err)
 		control__close(control);
 	return err;
@@ -103,7 +111,8 @@ int control__ask(const char *folder, const char *request, json_t **answer)
 	const struct timeval most = {.tv_sec = ANSWER_SECONDS};
 	struct sockaddr_un address;
 	char *text = malloc(CONTROL_ANSWER);
-	int fd = -1, err = text ? set_address(&address, folder) : -ENOMEM;
+	int folder_fd = set_address(&address, folder), fd = -1;
+	int err = !text ? -ENOMEM : folder_fd < 0 ? folder_fd : 0;
 	ssize_t got;
 
 	if (!err) {
@@ -122,6 +131,8 @@ int control__ask(const char *folder, const char *request, json_t **answer)
 	}
 	if (fd >= 0)
 		close(fd);
+	if (folder_fd >= 0)
+		close(folder_fd);
 	free(text);
 	return err;
 }

@@ -434,6 +434,18 @@ static json_t *answer_trigger(struct watch *watch, const char *name)
 	return json_pack("{s:o}", "name", json__string(watch->events.last));
 }
 
+/* Of what was asked for before: another event may have come since. */
+static json_t *answer_kept(struct watch *watch, const char *name)
+{
+	bool last = !strcmp(name, watch->events.last);
+
+	if (last && events__busy(&watch->events))
+		return json_pack("{s:b}", "busy", 1);
+	if (last && watch->events.failed)
+		return refusal("look at the messages of the one that watches", "%s could not be kept", name);
+	return json_object();
+}
+
 static json_t *answer(const char *request, void *ctx)
 {
 	struct watch *watch = ctx;
@@ -447,6 +459,8 @@ static json_t *answer(const char *request, void *ctx)
 		return answer_pause(watch, *request == 'p');
 	if (!strcmp(request, "trigger"))
 		return answer_trigger(watch, NULL);
+	if (!strncmp(request, "kept ", 5))
+		return answer_kept(watch, request + 5);
 	if (!strncmp(request, "trigger ", 8))
 		return answer_trigger(watch, request + 8);
 	return refusal("update the older of the two", "the one that watches does not know the request '%s'", request);
