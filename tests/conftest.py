@@ -9,6 +9,7 @@ import gpu
 import helpers
 import pytest
 
+os.environ["STEPFLAME_WATCH"] = "0"  # a test's watch leaves the jobs of the tests beside it alone: eventful.Watched
 GATE = Path(__file__).with_name("gate.txt")
 
 

@@ -26,3 +26,18 @@ class Steps:
     def truth(self):
         self.stop.touch()
         return self.job.truth()
+
+
+class Watched(Steps):
+    """One that `stepflame watch` takes for a job: it leaves out the jobs of other tests, and a fork of another process that has torch is no job of its own."""
+
+    def __init__(self, bench, name="job", env=(), **job):
+        super().__init__(bench, name, cold=True, env={"STEPFLAME_WATCH": "1", **dict(env)}, **job)
+
+    @classmethod
+    def pair(cls, bench, **other):
+        """Two, which import at the same time."""
+        jobs = cls(bench, "one", ready=False), cls(bench, "other", ready=False, **other)
+        for steps in jobs:
+            steps.job.until_ready()
+        return jobs

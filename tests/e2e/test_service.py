@@ -10,7 +10,7 @@ import subprocess
 
 import helpers
 import pytest
-from eventful import Steps
+from eventful import Watched
 
 SERVICE = helpers.ROOT / "tools/service"
 UNIT = (SERVICE / "stepflame-watch.service").read_text()
@@ -33,7 +33,7 @@ def test_unit(bench, tmp_path):
         assert setting("ExecStart") == "/usr/bin/stepflame watch $OPTIONS" and setting("Type") == "notify"
         said = {manager.recv(64) for _ in range(3)}
         assert said == {b"READY=1", b"WATCHDOG=1"}
-        steps = Steps(bench, cold=True)
+        steps = Watched(bench)
         watch.until_says("watches process %d" % steps.pid, helpers.END_SECONDS, "stderr")
         steps.release_for(1)
         assert re.search(r"^pid %d +%d +- +[1-9]" % (steps.pid, steps.pid), helpers.stepflame("watch", "status", "--state", tmp_path / "state").stdout, re.M)

@@ -14,27 +14,12 @@ from pathlib import Path
 import helpers
 import pytest
 import recfile
-from eventful import Steps
+from eventful import Watched
 from helpers import END_SECONDS, ERROR, OK, stepflame
 
 SLOW_SECONDS = 3
 TRIGGERS = ["--trigger", "slow=%ds" % (SLOW_SECONDS - 1), "--trigger", "stall=1h", "--trigger", "end"]
 pytestmark = helpers.needs_bpf
-
-
-class Cold(Steps):
-    """A fork of another process that has torch is no job of its own."""
-
-    def __init__(self, bench, name, **job):
-        super().__init__(bench, name, cold=True, **job)
-
-    @classmethod
-    def pair(cls, bench, **other):
-        """Two, which import at the same time."""
-        jobs = cls(bench, "one", ready=False), cls(bench, "other", ready=False, **other)
-        for steps in jobs:
-            steps.job.until_ready()
-        return jobs
 
 
 class Watch:
@@ -86,7 +71,7 @@ def unknown_ids(file):
 def test_events(bench):
     """Of two jobs, one has a slow step, then the other is killed: each is kept, without the other job."""
     watch = Watch(bench, *TRIGGERS, "--per-hour", "1000")  # other tests kill their jobs, too
-    one, other = Cold.pair(bench)
+    one, other = Watched.pair(bench)
     watch.watches(one, other)
     for steps in (one, other):
         steps.job.until_ran(1)
@@ -125,7 +110,7 @@ def metrics_of(path):
 def test_metrics(bench):
     """Steps as the jobs count them; all of them in the histogram, but for the first, whose begin nobody saw."""
     watch = Watch(bench)
-    one, other = Cold.pair(bench, env={"TORCHELASTIC_RUN_ID": 'a"b\\\n\x1b', "RANK": "3"})
+    one, other = Watched.pair(bench, env={"TORCHELASTIC_RUN_ID": 'a"b\\\n\x1b', "RANK": "3"})
     path = watch.state / "metrics.prom"
     watch.watches(one, other)
     labels = {one: 'job="pid %d",rank="pid %d"' % (one.pid, one.pid), other: 'job="a_b___",rank="3"'}
@@ -158,7 +143,7 @@ def test_metrics(bench):
 def test_left_out(bench):
     """STEPFLAME_WATCH=0, and a second watch."""
     watch = Watch(bench)
-    alone = Cold(bench, "alone", env={"STEPFLAME_WATCH": "0"})
+    alone = Watched(bench, "alone", env={"STEPFLAME_WATCH": "0"})
     watch.says(r"process %d \(\S+\) is left out" % alone.pid)
     result = stepflame("watch", "--state", watch.state)
     assert result.returncode == ERROR and "another stepflame watches already" in result.stderr, result
@@ -171,7 +156,7 @@ def test_left_out(bench):
 
 def test_killed(bench):
     """The job goes on; the next watch finds it again, and keeps what the killed one had."""
-    steps = Cold(bench, "job")
+    steps = Watched(bench, "job")
     watch = Watch(bench).watches(steps)
     steps.job.until_ran(1)
     watch.process.popen.kill()
@@ -193,7 +178,7 @@ def ask(watch, *words):
 def test_asked(bench):
     """status, trigger, pause and resume."""
     watch = Watch(bench, "--trigger", "stall=2s")
-    steps = Cold(bench, "job")
+    steps = Watched(bench, "job")
     watch.watches(steps)
     steps.job.until_ran(1)
 
@@ -253,14 +238,14 @@ def test_asked(bench):
 def test_renewed(bench):
     """When no job runs, a new ring begins; the next job is found, and is alone in it."""
     watch = Watch(bench, "--renew", "1s")
-    first = Cold(bench, "first")
+    first = Watched(bench, "first")
     watch.watches(first)
     first.job.until_ran(1)
     first.truth()
     before = watch.state / "ring-before.rec"
     helpers.until(END_SECONDS, before.exists, watch.process.what)
     assert first.pid in pids_of(before)
-    second = Cold(bench, "second")
+    second = Watched(bench, "second")
     watch.watches(second)
     second.job.until_ran(1)
     second.job.kill()  # its end is kept before the ring goes
@@ -274,7 +259,7 @@ def test_renewed(bench):
 def test_enough(bench):
     """One event of a job is kept; the next is too soon. At most so many an hour."""
     watch = Watch(bench, *TRIGGERS[:2], "--trigger", "end", "--per-hour", "1", "--quiet", "1h")
-    steps = Cold(bench, "job")
+    steps = Watched(bench, "job")
     watch.watches(steps)
     steps.job.until_ran(1)
     steps.sleep(SLOW_SECONDS)
@@ -290,7 +275,7 @@ def test_enough(bench):
 def test_kept_without_event(bench):
     """--keep-every: each job, again and again, as a recording of its own."""
     watch = Watch(bench, *TRIGGERS, "--keep-every", "10s")
-    steps = Cold(bench, "job")
+    steps = Watched(bench, "job")
     watch.watches(steps)
     kept = helpers.until(END_SECONDS, lambda: [file for file in sorted((watch.state / "events").glob("*-pid-%d-regular.rec" % steps.pid)) if file.with_suffix(".txt").exists()][1:], watch.process.what)
     assert mains(kept[0]) == {steps.pid} and stepflame("diff", kept[0], kept[0]).returncode == OK
@@ -307,7 +292,7 @@ def test_full_disk(bench):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M", "none", disk], check=True)
     try:
         watch = Watch(bench, "--leave-free", "16M", state=disk / "state")
-        steps = Cold(bench, "job")
+        steps = Watched(bench, "job")
         watch.watches(steps)
         (disk / "big").write_bytes(bytes(50 << 20))
         watch.says("pauses, and has left all jobs: the disk of .* is nearly full")
@@ -328,7 +313,7 @@ def test_room_for_events(bench):
     events = watch.state / "events"
     for name in ("20200101-000000-old-slow.rec", "20200101-000000-old-slow.txt", "README"):
         (events / name).write_text("x" * 2000)
-    steps = Cold(bench, "job")
+    steps = Watched(bench, "job")
     watch.watches(steps)
     steps.job.until_ran(1)
     steps.sleep(SLOW_SECONDS)

@@ -471,10 +471,14 @@ int session__poll(struct session *s, int timeout_ms)
 
 int session__snapshot(struct session *s)
 {
+	int err;
+
 	SOURCES_CALL(cut, s);
 	consume_ring(s);
 	s->next_snapshot_ns = session__now_ns() + snapshot_interval_ns(s);
-	return snapshot__emit(s);
+	err = snapshot__emit(s);
+	consume_ring(s); /* names and stacks of rows that were new when the rows were read */
+	return err ?: s->sink_err;
 }
 
 void session__resend_stacks(struct session *s)
