@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A job of steps of some ms, of which single ones are slow when a test says so."""
 
+import sys
+
 
 class Steps:
     def __init__(self, bench, name="job", ready=True, **job):
@@ -32,6 +34,7 @@ class Watched(Steps):
     """One that `stepflame watch` takes for a job: it leaves out the jobs of other tests, and a fork of another process that has torch is no job of its own."""
 
     def __init__(self, bench, name="job", env=(), **job):
+        assert "torch" not in sys.modules, "a test has imported torch into this process, which is taken for a part of its children's jobs"
         super().__init__(bench, name, cold=True, env={"STEPFLAME_WATCH": "1", **dict(env)}, **job)
 
     @classmethod
