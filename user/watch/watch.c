@@ -414,7 +414,9 @@ static json_t *answer_trigger(struct watch *watch, const char *name)
 	size_t cnt;
 
 	if (watch->pause)
-		return refusal("stepflame watch resume", "the watch is paused");
+		return refusal(watch->pause == WATCH_PAUSE_ASKED ? "stepflame watch resume"
+								 : "free some space on its disk",
+			       "the watch is paused");
 	job = watched_jobs__named(&watch->jobs, name, &cnt);
 	if (!job && name)
 		return refusal("stepflame watch status shows the jobs",
