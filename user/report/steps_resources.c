@@ -35,6 +35,12 @@ static json_t *bytes_of(bool known, uint64_t bytes)
 	return known ? common__json_integer(bytes) : json_null();
 }
 
+/* Of a reading, which may be any number of a recording; below 0: unknown. */
+static json_t *bytes_of_reading(double bytes)
+{
+	return bytes < 0 ? json_null() : json_integer(bytes < (double)INT64_MAX ? (json_int_t)bytes : INT64_MAX);
+}
+
 static json_t *json_growth(const struct resource_use *use)
 {
 	if (!use->growth_per_s)
@@ -363,8 +369,7 @@ static json_t *json_gpus(struct gpu_readings all, const struct step *step)
 		snprintf(device, sizeof(device), "%u", part.items->device);
 		common__json_set(&gpus, device,
 				 json_pack("{s:o, s:o, s:o, s:o}", "busy_percent", rate(of.busy_percent),
-					   "memory_used_bytes",
-					   bytes_of(of.memory_used_bytes >= 0, of.memory_used_bytes), "power_w",
+					   "memory_used_bytes", bytes_of_reading(of.memory_used_bytes), "power_w",
 					   rate(of.power_w), "temperature_c", rate(of.temperature_c)));
 	}
 	return gpus;
