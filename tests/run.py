@@ -166,7 +166,7 @@ PARTS = {
     "live": Pytest("tests/e2e", "-m", "gate and not long", STEPFLAME_GATE="1"),
     "e2e": Pytest("tests/e2e", "-m", "not alone"),
     "alone": Pytest("tests/e2e", "-m", "alone", alone=True),
-    "matrix": Script("tests/e2e/matrix.sh"),
+    "matrix": Script("env", "MADE=1", "tests/e2e/matrix.sh", *TWO_AT_A_TIME),
     "vm": Pytest("tests/vm", alone=True),
     "lint": Script("make", "--no-print-directory", "lint-all"),
     "fuzz": Script("make", "--no-print-directory", "fuzz", "FUZZ_SECONDS=20"),
