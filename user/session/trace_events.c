@@ -169,6 +169,8 @@ static bool is_running(const struct event_owner *owner)
 void trace_events__remove_stale(void)
 {
 	const struct event_owner self = this_process();
+	struct event_owner seen = {}; /* the owner of the line before, which often has hundreds */
+	bool runs = false;
 	int fd = open_uprobe_events(O_RDONLY);
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
 	char *line = NULL, *removals = NULL, event[EVENT_BYTES], last[EVENT_BYTES] = "";
@@ -181,8 +183,13 @@ void trace_events__remove_stale(void)
 
 		if (sscanf(line, "p:" GROUP "/p%d_%" SCNu64 "_%" SCNu64 "_%u ", &owner.pid, &owner.start_time,
 			   &owner.namespace, &number) != 4 ||
-		    !strcmp(event_name(&owner, number, event), last) || owner.namespace != self.namespace ||
-		    is_running(&owner))
+		    !strcmp(event_name(&owner, number, event), last) || owner.namespace != self.namespace)
+			continue;
+		if (owner.pid != seen.pid || owner.start_time != seen.start_time) {
+			seen = owner;
+			runs = is_running(&owner);
+		}
+		if (runs)
 			continue;
 		strcpy(last, event);
 		fprintf(out, "-:%s\n", event);
