@@ -52,7 +52,7 @@ def shapes(lines):
         cells = re.split(r"  +|\t", line.strip())
         if not line.strip() or line.strip() == "..." or set(line) <= set("- "):
             continue
-        if len(cells) > 3 and not re.search(r"\d", line) or cells[0] == "JOB":
+        if len(cells) > 3 and not re.search(r"\d", line):
             found.add(" ".join(line.split()))
         elif line[0] != " " and not is_row(cells):
             found.add(" ".join(re.split(r"  |[:,]", re.sub(r"\d[\d.,]*", "N", line))[0].split()[:2]))

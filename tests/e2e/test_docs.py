@@ -39,6 +39,8 @@ def test_live_commands(bench):
         if "--gpu" in words or "--inject" in words:
             allowed |= {helpers.TARGET, helpers.UNSUPPORTED}
         assert result.returncode in allowed, (command, result)
+        if words[0] == "restore":  # nothing was left; in test_restore.py something is
+            continue
         for page, _, lines in (sample for sample in samples() if sample[1] == "stepflame " + command and not sample[0].startswith("walk-")):
             missing = {shape for shape in shapes(lines) - shapes((result.stdout + result.stderr).splitlines()) if not shape.startswith("lost ")}
             assert not missing, (page, command, missing, result)

@@ -12,6 +12,7 @@ import struct
 import subprocess
 from pathlib import Path
 
+import documented
 import helpers
 
 pytestmark = helpers.needs_bpf
@@ -88,7 +89,10 @@ def test_breakpoint_beside_a_recording(bench):
     as_json = json.loads(restore("-n", "-j", "-p", job.pid).stdout)
     assert (as_json["report"], as_json["dry_run"], as_json["searched"], as_json["words"]) == ("restore", True, 1, 0)
     assert sum(file["found"] for file in as_json["files"]) == len(used) + 1 and {file["pid"] for file in as_json["files"]} == {job.pid}
-    found = rows(restore("-p", job.pid))
+    result = restore("-p", job.pid)
+    ((_, _, shown),) = [sample for sample in documented.samples() if sample[1] == "stepflame restore -p PID"]
+    assert documented.shapes(shown) <= documented.shapes(result.stdout.splitlines())
+    found = rows(result)
     assert found[path][1] == 1 and "a tracer that runs uses them" in found[path][3]
     assert sum(row[2] for row in found.values()) == len(used)
     assert helpers.breakpoints(job.pid) == used

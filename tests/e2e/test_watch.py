@@ -11,6 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import documented
 import helpers
 import pytest
 import recfile
@@ -192,7 +193,10 @@ def test_asked(bench):
 
     [before] = mine()
     assert before["steps"] > 0 and before["last_step_s"] >= 0 and before["rank"] is None
-    assert re.search(r"^pid %d +%d +- +\d+  \d+\.\d s ago$" % (steps.pid, steps.pid), ask(watch, "status").stdout, re.M)
+    said = ask(watch, "status").stdout
+    assert re.search(r"^pid %d +%d +- +\d+  \d+\.\d s ago$" % (steps.pid, steps.pid), said, re.M)
+    (shown,) = [lines for _, command, lines in documented.samples(helpers.ROOT / "docs/watch.md") if command == "stepflame watch status"]
+    assert documented.shapes(shown) <= documented.shapes(said.splitlines())
     files = set()  # also those of one second
     for name in steps.pid, "pid %d" % steps.pid:
         result = ask(watch, "trigger", name)
