@@ -142,7 +142,9 @@ class Pytest:
 
 
 class Script:
-    """A command that has tests of its own; it has passed or failed, and does not run again."""
+    """A command that has tests of its own; it has passed, failed, or, with status 77, done nothing, and does not run again."""
+
+    OUTCOMES = {0: "passed", 77: "skipped"}
 
     def __init__(self, *command):
         self.command = command
@@ -151,7 +153,7 @@ class Script:
         if names:
             return {}
         status = subprocess.run(self.command, cwd=ROOT).returncode
-        return {" ".join(self.command): ("failed" if status else "passed", "exit status %d: see above" % status)}
+        return {" ".join(self.command): (self.OUTCOMES.get(status, "failed"), "exit status %d: see above" % status)}
 
 
 PARTS = {

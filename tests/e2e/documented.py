@@ -24,10 +24,10 @@ def samples(*pages):
     """[(page, command, lines that it printed)] of the code that begins with a command behind a #: of commands on a line, the last one printed."""
     found = []
     for page in pages or PAGES:
-        page_of, inside = page.name, False
+        inside = False
         for line in page.read_text().splitlines():
             if line.startswith("    # "):
-                found.append((page_of, line[6:].split("; ")[-1], []))
+                found.append((page.name, line[6:].split("; ")[-1], []))
                 inside = True
             elif line.startswith("    ") or not line:
                 if inside:
@@ -39,7 +39,7 @@ def samples(*pages):
 
 def is_row(cells):
     """Of a table: figures and a name. (What a table's head, or a sentence, has is words.)"""
-    return len(cells) > 3 and sum(any(c.isdigit() for c in cell) for cell in cells) > 1 or cells[0].startswith(("|", "autograd::", "enumerate(")) and re.search(r"\d", " ".join(cells))
+    return len(cells) > 3 and sum(any(c.isdigit() for c in cell) for cell in cells) > 1
 
 
 def shapes(lines):

@@ -3,12 +3,12 @@
 #
 # The comparison with Lightning, plain loops, torch.profiler, gc.callbacks and torch.distributed, and Python functions, on every other interpreter that is
 # installed, and on a torch of 2024: `make test-matrix`. PYTHONS="3.10 torch2.5" chooses; arguments go to pytest. Environments are made once, some 6 GB
-# each; with MADE=1, those that are not there are left out: `make test-all` has no time to make them.
+# each; with MADE=1, those that are not there are left out: `make test-all` has no time to make them. Exit: then 77, where there was none.
 set -eu
 
 cd "$(dirname "$0")/../.."
 runner=$(tools/setup.sh python)
-status=0
+status=${MADE:+77}
 environments=${XDG_CACHE_HOME:-$HOME/.cache}/stepflame
 for name in ${PYTHONS:-3.10 3.12 3.13 torch2.5}; do
 	case $name in
@@ -25,8 +25,9 @@ for name in ${PYTHONS:-3.10 3.12 3.13 torch2.5}; do
 		continue
 	fi
 	echo "matrix: $name ($python)"
+	[ "$status" = 1 ] || status=0
 	STEPFLAME=${STEPFLAME:-build/stepflame} STEPFLAME_PYTHON=$python \
 		"$runner" -m pytest -q tests/e2e/test_lightning.py tests/e2e/test_plain.py tests/e2e/test_landmarks.py tests/e2e/test_ops.py tests/e2e/test_timeline.py \
 		tests/e2e/test_pyaction.py "$@" || status=1
 done
-exit $status
+exit "${status:-0}"

@@ -181,13 +181,15 @@ static const char *const advice[VERDICT__COUNT] = {
 	[VERDICT_EXTRA] = "do it less often, or in another process, if you can; stepflame flame shows what it does",
 };
 
+static const char ask_earlier[] = "ask earlier, or in another thread, so that no step waits for the answer";
+
 /* Of waits that imply no class. */
 static const char *const advice_of_waits[CAUSE__COUNT] = {
 	[CAUSE_SLEEP] = "wait for the event itself instead of sleeping, or do that in another thread or process",
 	[CAUSE_DISK_READ] = "stepflame report --io says which files; read them earlier, in another thread or process",
-	[CAUSE_PIPE] = "ask earlier, or in another thread, so that no step waits for the answer",
-	[CAUSE_SOCKET] = "ask earlier, or in another thread, so that no step waits for the answer",
-	[CAUSE_POLL] = "ask earlier, or in another thread, so that no step waits for the answer",
+	[CAUSE_PIPE] = ask_earlier,
+	[CAUSE_SOCKET] = ask_earlier,
+	[CAUSE_POLL] = ask_earlier,
 	[CAUSE_CHILD_WAIT] = "start the child earlier, or look at its end in another thread: no step then waits for it",
 };
 

@@ -66,19 +66,25 @@ class App {
     const said = new URLSearchParams(location.hash.slice(1));
     this.state = {...this.defaults};
     for (const key of Object.keys(DEFAULTS)) if (said.has(key)) this.state[key] = said.get(key);
+    this.holdAlike();
     this.update();
   }
 
   set(changes) {
     if (('view' in changes && changes.view !== this.state.view) || 'fn' in changes || 'lines' in changes) changes.zoom ??= '';
     Object.assign(this.state, changes);
-    /* Time per second cannot be held against time per step. */
-    if (this.changed && (this.state.a === 'time') !== (this.state.b === 'time')) for (const which of 'ab') if (this.state[which] === 'time') this.state[which] = 'all';
+    this.holdAlike();
     const said = new URLSearchParams();
     for (const [key, value] of Object.entries(this.state)) if (value !== this.defaults[key]) said.set(key, value);
     this.address = String(said) && '#' + said;
     if (location.hash !== this.address) location.replace(this.address || '#');
     this.update();
+  }
+
+  /* Time per second cannot be held against time per step. */
+  holdAlike() {
+    const {a, b} = this.state;
+    if (this.changed && (a === 'time') !== (b === 'time')) Object.assign(this.state, a === 'time' ? {a: 'all'} : {b: 'all'});
   }
 
   /*

@@ -234,23 +234,15 @@ static int run_child(const struct events *events, const struct recording_writer 
 
 bool events__busy(struct events *events)
 {
-	int status = EXIT_FAILURE;
-
-	if (events->child && waitpid(events->child, &status, WNOHANG) != 0) {
-		events->failed = status;
+	if (events->child && waitpid(events->child, NULL, WNOHANG) != 0)
 		events->child = 0;
-	}
 	return events->child;
 }
 
 void events__end(struct events *events)
 {
-	int status = EXIT_FAILURE;
-
-	if (events->child) {
-		waitpid(events->child, &status, 0);
-		events->failed = status;
-	}
+	if (events->child)
+		waitpid(events->child, NULL, 0);
 	events->child = 0;
 }
 

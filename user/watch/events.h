@@ -21,7 +21,6 @@ struct events {
 	uint64_t max_bytes;  /* of all that is kept: the oldest events go first */
 	pid_t child;         /* that keeps one; 0: none */
 	char last[NAME_MAX]; /* the file of the last one, without its ending */
-	bool failed;         /* that one could not be kept */
 };
 
 /* Is an event being kept? Then events__keep waits for it. */

@@ -324,7 +324,7 @@ static int pause_all(struct watch *watch)
 	return err ?: watch->trigger ? 0 : -ENOMEM;
 }
 
-/* The file tells, so that a pause outlasts this process, and needs no command. */
+/* A file tells that somebody has asked for it, so that a pause outlasts this process, and needs no command. */
 static enum watch_pause find_pause(struct watch *watch)
 {
 	if (!access(watch->paused_path, F_OK) || errno != ENOENT)
@@ -436,14 +436,15 @@ static json_t *answer_trigger(struct watch *watch, const char *name)
 	return json_pack("{s:o}", "name", json__string(watch->events.last));
 }
 
-/* Of what was asked for before: another event may have come since. */
+/* Is what was asked for before kept? Its summary is written last. */
 static json_t *answer_kept(struct watch *watch, const char *name)
 {
-	bool last = !strcmp(name, watch->events.last);
+	char summary[PATH_MAX + CONTROL_REQUEST];
 
-	if (last && events__busy(&watch->events))
+	if (!strcmp(name, watch->events.last) && events__busy(&watch->events))
 		return json_pack("{s:b}", "busy", 1);
-	if (last && watch->events.failed)
+	snprintf(summary, sizeof(summary), "%s/%s.txt", watch->events_path, name);
+	if (access(summary, F_OK))
 		return refusal("look at the messages of the one that watches", "%s could not be kept", name);
 	return json_object();
 }
