@@ -209,6 +209,10 @@ def test_asked(bench):
         result = ask(watch, "trigger", name)
         assert result.returncode == ERROR and says in result.stderr and "\x1b" not in result.stderr, result
     assert helpers.breakpoints(steps.pid)
+    (watch.state / "events").rename(watch.state / "elsewhere")
+    result = ask(watch, "trigger", steps.pid)
+    assert result.returncode == ERROR and "could not be kept" in result.stderr, result
+    (watch.state / "elsewhere").rename(watch.state / "events")
 
     assert ask(watch, "pause").stdout == "paused: all jobs are left alone\n"
     time.sleep(3)  # longer than what makes a stall
