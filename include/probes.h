@@ -220,6 +220,7 @@ struct proc_room {
 /* What tracing has cost a process since its fork. */
 struct proc_cost {
 	__u64 hits;             /* hits of its probes */
+	__u64 ticks;            /* of these, of the program `tick`, which takes next to nothing */
 	__u64 sampled;          /* hits whose program was timed: one in 64 */
 	__u64 sampled_ns;       /* in all sampled hits */
 	__u64 sampler_ns;       /* in the sampler's programs */

@@ -67,6 +67,7 @@ enum rec_type {
 	REC_REST,          /* user: a process is not recorded for a while, for --budget: cumulative by pid */
 	REC_THROTTLE,      /* user: how often a quota of CPU time was used up; one a second */
 	REC_AWAITED,       /* user: what a place of the program waits on: wait_records.h */
+	REC_OVERHEAD,      /* user: by how much a recording with --budget slows a process, cumulative by pid */
 	REC__COUNT,
 };
 
@@ -169,6 +170,7 @@ enum step_rule {
 	STEP_JIT, /* calls of one JAX jitted function */
 	STEP_LOADER,
 	STEP_USER, /* --step-at, which replaces all other rules */
+	STEP_TICK, /* in a rest of --budget: as many backwards have begun as a step has; only rec_step.phase_ns[0] */
 	STEP__COUNT,
 };
 
@@ -409,10 +411,7 @@ struct rec_sample {
 	__u64 file; /* file_val.name of the file that a call or a page fault reads, writes or syncs; 0: none */
 };
 
-/*
- * Context of samples: garbage collections, forwards with samples, evaluations of plain loops. BPF
- * emits the last two after their samples, whose paths lack them.
- */
+/* Context of samples. BPF emits forwards and evaluations of plain loops after their samples, whose paths lack them. */
 struct rec_interval {
 	struct rec_hdr hdr;
 	__u32 pid;
@@ -582,11 +581,11 @@ struct rec_counter {
 
 struct rec_cost {
 	struct rec_hdr hdr;
-	__u64 hits, busiest_hits; /* probe hits: in the targets; in the one that paid most */
+	__u64 hits, busiest_hits; /* probe hits: in the targets; in the one that paid most, without ticks */
 	__u64 hit_ns; /* cost of one hit on this machine: the trap, measured at start, and the program, sampled */
 	__u64 attach_ns, detach_ns;      /* from attaching the first probe to the last */
 	__u64 own_cpu_ns, own_rss_bytes; /* stepflame's: CPU time while recording; resident set */
-	__u64 busiest_sampler_ns;        /* in the sampler's programs, for that target */
+	__u64 busiest_sampler_ns;        /* in the sampler's programs and at ticks, for that target */
 	__u64 busiest_calls;             /* system calls of that target, estimated from one in HITS_PER_SAMPLE */
 	__u64 call_ns;                   /* cost of one such call, like hit_ns */
 };

@@ -87,4 +87,19 @@ struct rec_rest {
 	__u32 pad;
 };
 
+/*
+ * How much longer the steps of a process take while it is recorded, measured against its rests of
+ * --budget (user/session/overhead.h). Shares are in microseconds a second.
+ */
+struct rec_overhead {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 pairs;            /* of a window and a rest that were compared */
+	__u32 accounted_micros; /* what its hits and samples say, in windows */
+	__u32 measured_micros;  /* in windows; 0: not longer */
+	__u32 error_micros;     /* of the latter: 95 of 100 times it is off by no more */
+	__u32 step_ticks;       /* backwards of a step; 0: not known, or not always as many */
+	__u64 steps;            /* since the recording began, in windows and rests; 0: not known */
+};
+
 #endif

@@ -9,6 +9,7 @@ import recfile as rec
 from helpers import OK, stepflame
 
 PROBED_SECONDS = 60
+RULE_TICK = 10  # include/records.h
 
 
 def check_steps(report, start_ns, ticks):
@@ -34,8 +35,8 @@ class Ticking:
         self.job.release()
 
     def probed(self, yes):
-        """Until the job has breakpoints, or has none."""
-        helpers.until(PROBED_SECONDS, lambda: bool(helpers.breakpoints(self.job.pid)) == yes, self.record.what, self.job.delayed)
+        """Until the job has breakpoints, or has none but that of its ticks."""
+        helpers.until(PROBED_SECONDS, lambda: (len(helpers.breakpoints(self.job.pid)) > 1) == yes, self.record.what, self.job.delayed)
 
     def end(self):
         self.record.interrupt()
@@ -91,6 +92,35 @@ def test_windows(bench, kind, workers, budget):
     if kind == "plain":
         optimizers = helpers.actions(found)["Optimizer.step#SGD.step"]["count"]
         assert abs(optimizers - report["window"]["steps"]) <= report["window"]["rests"] + 1
+
+
+@helpers.needs_bpf
+@pytest.mark.parametrize(("kind", "each"), [("plain", 1), ("two-optimizers", 2), ("accumulate", 3)])
+def test_ticks(bench, kind, each):
+    """In a rest, one probe is left, which counts the steps there: each of them is one of the job's, and all of its steps so far are known."""
+    ticking = Ticking(bench, "--kind", kind, "--work", 600, budget="2")
+    ticking.probed(True)
+    ticking.probed(False)
+    assert len(helpers.breakpoints(ticking.job.pid)) == 1
+    ticking.job.until_ran(1)
+    ticks = ticking.end()
+
+    boundaries = [fields for name, fields in rec.read_records(ticking.record.file) if name == "STEP" and fields.rule == RULE_TICK]
+    assert len(boundaries) > 20
+    before = [bisect(ticks, fields.time_ns) for fields in boundaries]
+    for i in range(1, len(boundaries)):
+        if not boundaries[i].phase_ns[0]:  # the first of a rest ends no step
+            continue
+        assert before[i] == before[i - 1] + 1
+        assert boundaries[i].phase_ns[0] == pytest.approx(boundaries[i].time_ns - boundaries[i - 1].time_ns, rel=0.01)
+    # where a step has several backwards, a rest begins at any of them
+    assert all(abs(fields.index - at) <= (each > 1) for fields, at in zip(boundaries, before)), (boundaries[0], before[0])
+    steps = helpers.report(ticking.record.file, "--steps")
+    timed = sum(fields.phase_ns[0] > 0 for fields in boundaries)
+    assert steps["window"]["rest_steps"]["count"] == timed
+    check_steps(steps, start_of(ticking.record.file), ticks)
+    text = " ".join(helpers.report_text(ticking.record.file).split())
+    assert "steps between them: %d, median" % timed in text, text
 
 
 @helpers.needs_bpf

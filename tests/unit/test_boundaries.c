@@ -12,6 +12,7 @@
 #include "user/analysis/steps.h"
 #include "user/model/boundaries.h"
 #include "user/model/samples.h"
+#include "user/model/seen.h"
 
 #define MS 1000000ull
 
@@ -437,6 +438,42 @@ static void test_any(void **state)
 	}
 }
 
+/* A step in a rest, as user/session/sources/ticks.c makes it. */
+static void tick(__u64 time_ms, __u64 ms, __u32 serial)
+{
+	struct rec_step record = {.hdr = {.type = REC_STEP, .size = sizeof(record), .flags = ms ? 0 : REC_RESTED},
+				  .time_ns = time_ms * MS,
+				  .index = 100 + serial,
+				  .pid = PID,
+				  .tid = TID,
+				  .serial = 0x80000000 | serial,
+				  .rule = STEP_TICK};
+
+	record.phase_ns[PHASE_OTHER] = ms * MS;
+	assert_int_equal(add_copy(made.job, &record), 0);
+}
+
+/* Those in rests are counted apart, and change nothing of those that were recorded, even if they are far more. */
+static void test_ticks(void **state)
+{
+	struct rest_steps rest_steps;
+
+	(void)state;
+	add_target(made.job, PID, ROLE_MAIN, -1);
+	for (int i = 1; i <= 5; i++)
+		at(10 * i, STEP_OPTIMIZER);
+	tick(53, 0, 0);
+	for (int i = 1; i <= 99; i++)
+		tick(53 + 11 * i, i == 7 ? 300 : 11, i);
+	expect(STEP_OPTIMIZER, 4, 10, 10, 0);
+	assert_int_equal(job__rest_steps(made.job, PID, &rest_steps), 0);
+	assert_int_equal(rest_steps.cnt, 99);
+	assert_int_equal(rest_steps.median_ns, 11 * MS);
+	assert_int_equal(rest_steps.longest_ns, 300 * MS);
+	assert_int_equal(job__rest_steps(made.job, PID + 1, &rest_steps), 0);
+	assert_int_equal(rest_steps.cnt, 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
@@ -459,6 +496,7 @@ int main(void)
 		TEST(anew),
 		TEST(forward),
 		TEST(forward_by_rule),
+		TEST(ticks),
 		TEST(any),
 	};
 

@@ -115,12 +115,57 @@ static void test_rests(void **state)
 	assert_non_null(strstr(text, "\nstepflame_rested_seconds_total{job=\"run\",rank=\"3\"} 4.000\n"));
 }
 
+static void tick(uint64_t index, uint64_t ms)
+{
+	struct rec_step step = {.hdr = {.type = REC_STEP, .size = sizeof(step)}, .pid = 10, .tid = 10, .index = index};
+
+	step.rule = STEP_TICK;
+	step.time_ns = index * S;
+	step.phase_ns[PHASE_OTHER] = ms * 1000000;
+	assert_int_equal(metrics__add(&metrics, &step.hdr, S), 0);
+}
+
+/* Steps in rests count, with those at the ends of the rests; then those that are recorded again. */
+static void test_ticks(void **state)
+{
+	assert_int_equal(steps_of("3", 10 * S), 2);
+	tick(3, 0);
+	tick(4, 2000);
+	tick(5, 40);
+	assert_int_equal(steps_of("3", 10 * S), 5);
+	assert_non_null(strstr(text, "\nstepflame_step_duration_seconds_bucket{job=\"run\",rank=\"3\",le=\"0.1\"} 1\n"));
+	assert_non_null(strstr(text, "\nstepflame_step_duration_seconds_count{job=\"run\",rank=\"3\"} 3\n"));
+	step(10, 3); /* the third that is recorded */
+	assert_int_equal(steps_of("3", 10 * S), 6);
+	tick(6, 0); /* it is the same */
+	assert_int_equal(steps_of("3", 10 * S), 6);
+}
+
+/* What recording costs, once it is known. */
+static void test_overhead(void **state)
+{
+	struct rec_overhead overhead = {.hdr = {.type = REC_OVERHEAD, .size = sizeof(overhead)}, .pid = 10};
+
+	assert_int_equal(metrics__add(&metrics, &overhead.hdr, S), 0);
+	assert_int_equal(steps_of("3", 10 * S), 6);
+	assert_null(strstr(text, "stepflame_overhead_ratio"));
+	overhead.pairs = 9;
+	overhead.accounted_micros = 4000;
+	overhead.measured_micros = 12000;
+	overhead.error_micros = 2500;
+	assert_int_equal(metrics__add(&metrics, &overhead.hdr, S), 0);
+	assert_int_equal(steps_of("3", 10 * S), 6);
+	assert_non_null(strstr(text, "\nstepflame_overhead_ratio{job=\"run\",rank=\"3\",kind=\"accounted\"} 0.004000\n"
+				     "stepflame_overhead_ratio{job=\"run\",rank=\"3\",kind=\"measured\"} 0.012000\n"
+				     "stepflame_overhead_ratio{job=\"run\",rank=\"3\",kind=\"error\"} 0.002500\n"));
+}
+
 /* Two that run say that they are the same rank; one of them is started again; and a pid is used again. */
 static void test_same_labels(void **state)
 {
 	target(11, 3);
 	step(11, 5);
-	assert_int_equal(steps_of("3", S), 2);
+	assert_int_equal(steps_of("3", S), 6);
 	assert_int_equal(steps_of("pid 11", S), 5);
 	end(10);
 	assert_int_equal(steps_of("3", S), 5);
@@ -136,6 +181,7 @@ static void test_same_labels(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rank), cmocka_unit_test(test_rests),
+					   cmocka_unit_test(test_ticks), cmocka_unit_test(test_overhead),
 					   cmocka_unit_test(test_same_labels)};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

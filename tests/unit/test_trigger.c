@@ -221,6 +221,53 @@ static void test_rest(void **state)
 	assert_int_equal(look()->kind, TRIGGER_STALL);
 }
 
+/* A step in a rest, by its ticks; 0: the first of a rest, which ends no step. */
+static void tick(uint64_t ms)
+{
+	struct rec_step step = {.hdr = {.type = REC_STEP, .size = sizeof(step)}, .pid = pid, .tid = pid};
+
+	step.time_ns = now_ns += ms * MS;
+	step.rule = STEP_TICK;
+	step.phase_ns[PHASE_OTHER] = ms * MS;
+	assert_int_equal(trigger__add(trigger, &step.hdr, now_ns), 0);
+}
+
+/* With ticks, a stall begins in the rest; and its steps are those of before, but not slow ones, since they may have validated. */
+static void test_ticks(void **state)
+{
+	(void)state;
+	start(stall);
+	tick(0); /* nothing is known of the process */
+	steps(20, 1000);
+	rest(0);
+	tick(0);
+	tick(1000);
+	now_ns += 30 * S;
+	rest(32 * 1000);
+	now_ns += 29 * S;
+	assert_false(look()->seen);
+	now_ns += 2 * S;
+	assert_int_equal(look()->kind, TRIGGER_STALL);
+	assert_int_equal(look()->duration_ns, 61 * S);
+
+	start(slow);
+	steps(TRIGGER_STEPS_MIN + 1, 100);
+	rest(0);
+	tick(0);
+	tick(5000);
+	assert_false(look()->seen);
+
+	start((struct trigger_options){.on = {[TRIGGER_SLOWER] = true}});
+	steps(2000, 100);
+	rest(0);
+	tick(0);
+	for (int i = 0; i < 600 && !look()->seen; i++)
+		tick(130);
+	assert_int_equal(look()->kind, TRIGGER_SLOWER);
+	assert_int_equal(look()->duration_ns, 130 * MS);
+	assert_int_equal(look()->step, 2000);
+}
+
 /* Actions that end, as in validation, are no stall. */
 static void test_active(void **state)
 {
@@ -445,6 +492,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_validation_before_another_boundary, tear_down),
 		cmocka_unit_test_teardown(test_stall, tear_down),
 		cmocka_unit_test_teardown(test_rest, tear_down),
+		cmocka_unit_test_teardown(test_ticks, tear_down),
 		cmocka_unit_test_teardown(test_active, tear_down),
 		cmocka_unit_test_teardown(test_ended, tear_down),
 		cmocka_unit_test_teardown(test_before, tear_down),

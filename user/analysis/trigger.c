@@ -143,6 +143,19 @@ static int add_to_pace(struct trigger *trigger, struct watched *process, const s
 						.median_ns = change->usual_ns});
 }
 
+/* A step in a rest: nobody knows whether its time was for validation or a checkpoint, so that it is not called slow. */
+static int add_tick(struct trigger *trigger, const struct rec_step *record)
+{
+	struct watched *process = find(trigger, record->pid);
+	struct timed_step step;
+
+	if (!process || record->time_ns < process->active_ns)
+		return 0;
+	process->active_ns = process->step_end_ns = record->time_ns;
+	step = (struct timed_step){.index = process->last_step, .end_ns = record->time_ns};
+	return record->phase_ns[PHASE_OTHER] ? add_to_pace(trigger, process, &step, record->phase_ns[PHASE_OTHER]) : 0;
+}
+
 static int add_step(struct trigger *trigger, const struct rec_step *record)
 {
 	uint64_t ns, given_ns = trigger->options.ns[TRIGGER_SLOW];
@@ -150,6 +163,8 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 	struct timed_step step;
 	int timed = step_times__add(&trigger->times, record, &step), err = 0;
 
+	if (record->rule == STEP_TICK)
+		return add_tick(trigger, record);
 	if (timed <= 0)
 		return timed;
 	if (!process) {
@@ -204,12 +219,12 @@ static int end_process(struct trigger *trigger, struct watched *process, const s
 	return err;
 }
 
-/* What it does in a rest is not seen. */
+/* What it does in a rest is not seen: that time does not count. */
 static void set_rest(struct watched *process, const struct rec_rest *rest)
 {
 	process->rests = rest->cnt && !rest->to_ns;
-	if (rest->to_ns > process->active_ns)
-		process->active_ns = rest->to_ns;
+	if (rest->to_ns > rest->from_ns && process->active_ns <= rest->from_ns)
+		process->active_ns += rest->to_ns - rest->from_ns;
 }
 
 int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t now_ns)

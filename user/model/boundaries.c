@@ -81,7 +81,7 @@ static int sort_boundaries(struct boundaries *boundaries, const struct job *job,
 	boundaries->sorted = malloc((all + 1) * sizeof(*boundaries->sorted));
 	*cnt = 0;
 	for (size_t i = 0; boundaries->sorted && i < all; i++) {
-		if (!job__is_main(job, steps[i].pid))
+		if (!job__is_main(job, steps[i].pid) || steps[i].rule == STEP_TICK)
 			continue;
 		boundaries->sorted[*cnt] = &steps[i];
 		sorted &= !*cnt || compare_boundary(&boundaries->sorted[*cnt - 1], &boundaries->sorted[*cnt]) < 0;

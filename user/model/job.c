@@ -327,7 +327,7 @@ static int job__add_resources(struct job *job, const struct rec_hdr *record)
 
 static int job__add_rest(struct job *job, const struct rec_hdr *record)
 {
-	return count_malformed(job, rests__add(&job->rests, (const void *)record));
+	return count_malformed(job, rests__add(&job->rests, record));
 }
 
 /* Of what the reader unpacks, it passes on only what is not sound. */

@@ -10,7 +10,22 @@ struct last_rest {
 	struct rec_rest record;
 };
 
-int rests__add(struct rests *rests, const struct rec_rest *rest)
+struct process_overhead {
+	uint64_t pid;
+	struct rec_overhead record;
+};
+
+static int add_overhead(struct rests *rests, const struct rec_overhead *record)
+{
+	const uint64_t key = record->pid;
+	struct process_overhead *overhead = MAP_ADD(&rests->overheads, struct process_overhead, &key);
+
+	if (overhead)
+		overhead->record = *record;
+	return overhead ? 0 : -ENOMEM;
+}
+
+static int add_rest(struct rests *rests, const struct rec_rest *rest)
 {
 	const uint64_t key = rest->pid;
 	struct last_rest *last;
@@ -31,6 +46,20 @@ int rests__add(struct rests *rests, const struct rec_rest *rest)
 	if (rest->cnt)
 		all[last->at - 1] = *rest;
 	return 0;
+}
+
+int rests__add(struct rests *rests, const struct rec_hdr *record)
+{
+	return record->type == REC_REST ? add_rest(rests, (const void *)record)
+					: add_overhead(rests, (const void *)record);
+}
+
+const struct rec_overhead *rests__overhead(const struct rests *rests, uint32_t pid)
+{
+	const uint64_t key = pid;
+	const struct process_overhead *overhead = MAP_FIND(&rests->overheads, struct process_overhead, &key);
+
+	return overhead ? &overhead->record : NULL;
 }
 
 const struct rec_rest *rests__last(const struct rests *rests, uint32_t pid)
@@ -61,4 +90,5 @@ void rests__free(struct rests *rests)
 {
 	free(rests->all.items);
 	map__free(&rests->last);
+	map__free(&rests->overheads);
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/model/seen.h"
 
+#include <errno.h>
+
+#include "user/lib/percentile.h"
 #include "user/lib/saturating.h"
 #include "user/model/rests.h"
 
@@ -30,10 +33,31 @@ struct seen job__seen(const struct job *job)
 		if (targets[i].role != ROLE_MAIN || ns >= least_ns)
 			continue;
 		least_ns = ns;
+		seen.pid = targets[i].pid;
 		seen.ns = ns < whole_ns ? whole_ns - ns : 0;
 		seen.budget_micros = last ? last->budget_micros : 0;
 		seen.rests = last ? last->cnt : 0;
 		seen.parts = seen.rests + (!seen.rests || last->to_ns); /* it may rest at the end */
 	}
 	return seen;
+}
+
+int job__rest_steps(const struct job *job, uint32_t pid, struct rest_steps *out)
+{
+	size_t cnt;
+	const struct rec_step *steps = job__boundaries(job, &cnt);
+	uint64_t *all = malloc((cnt + 1) * 2 * sizeof(*all));
+
+	*out = (struct rest_steps){0};
+	if (!all)
+		return -ENOMEM;
+	for (size_t i = 0; i < cnt; i++)
+		if (steps[i].pid == pid && steps[i].rule == STEP_TICK && steps[i].phase_ns[PHASE_OTHER])
+			all[out->cnt++] = steps[i].phase_ns[PHASE_OTHER];
+	if (out->cnt) {
+		out->median_ns = percentile__of(all, out->cnt, 50, all + cnt);
+		out->longest_ns = all[cnt + out->cnt - 1];
+	}
+	free(all);
+	return 0;
 }

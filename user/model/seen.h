@@ -7,6 +7,7 @@
 
 /* Of the main processes, what is known of the one that rested least. */
 struct seen {
+	uint32_t pid;           /* 0: none */
 	uint64_t whole_ns;      /* of the recording */
 	uint64_t ns;            /* of these, in which it was recorded */
 	uint32_t budget_micros; /* 0: no budget */
@@ -14,5 +15,13 @@ struct seen {
 };
 
 struct seen job__seen(const struct job *job);
+
+/* Steps of a process in its rests, by their ticks (STEP_TICK), as far as the recording has its events. */
+struct rest_steps {
+	uint64_t cnt, median_ns, longest_ns;
+};
+
+/* 0 or -ENOMEM. */
+int job__rest_steps(const struct job *job, uint32_t pid, struct rest_steps *out);
 
 #endif

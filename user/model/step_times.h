@@ -41,7 +41,7 @@ struct timed_step {
 	uint64_t besides_ns; /* of the duration: in validation and checkpoints */
 };
 
-/* 1 when the boundary ended a step of known length, with *step (unless NULL); 0; or -ENOMEM. */
+/* 1 when the boundary ended a step of known length, with *step (unless NULL); 0, also for a STEP_TICK; or -ENOMEM. */
 int step_times__add(struct step_times *steps, const struct rec_step *record, struct timed_step *step);
 /* NULL: it has made no step. */
 struct process_steps *step_times__of(const struct step_times *steps, uint32_t pid);

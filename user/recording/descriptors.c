@@ -106,6 +106,9 @@
 #define REC_REST_FIELDS(X, A) \
 	X(pid, PID) X(cnt, NUMBER) X(before_ns, NUMBER) X(from_ns, TIME) X(to_ns, TIME) \
 	X(budget_micros, NUMBER) X(pad, PAD)
+#define REC_OVERHEAD_FIELDS(X, A) \
+	X(pid, PID) X(pairs, NUMBER) X(accounted_micros, NUMBER) X(measured_micros, NUMBER) \
+	X(error_micros, NUMBER) X(step_ticks, NUMBER) X(steps, NUMBER)
 #define REC_THROTTLE_FIELDS(X, A) \
 	X(time_ns, TIME) X(pid, PID) X(above, NUMBER) X(group, NUMBER) X(milli_cpus, NUMBER) \
 	X(periods, NUMBER) X(throttled, NUMBER) X(throttled_ns, NUMBER)

@@ -11,6 +11,7 @@
 #include "user/lib/json.h"
 #include "user/model/boundaries.h"
 #include "user/model/labels.h"
+#include "user/model/rests.h"
 #include "user/model/seen.h"
 #include "user/report/csv.h"
 #include "user/report/rows.h"
@@ -33,6 +34,7 @@ static const struct {
 	[STEP_JIT] = {"jit", "calls of a jitted function"},
 	[STEP_LOADER] = {"loader", "DataLoader's next alone"},
 	[STEP_USER] = {"step_at", "--step-at"},
+	[STEP_TICK] = {"backwards", "as many backwards as a step has"},
 	[STEP_ZERO_GRAD] = {"zero_grad", "the last backward before a zero_grad"},
 };
 _Static_assert(sizeof(step_rules) / sizeof(*step_rules) == STEP__COUNT + 1, "a rule without a text");
@@ -444,6 +446,7 @@ static json_t *json_targets(const struct job *job)
 static json_t *json_window(const struct job *job)
 {
 	const struct seen seen = job__seen(job);
+	struct rest_steps rest_steps;
 	json_t *window;
 	uint64_t steps;
 	uint32_t rule;
@@ -456,6 +459,11 @@ static json_t *json_window(const struct job *job)
 	if (seen.rests) {
 		common__json_set(&window, "whole_seconds", json_real(whole_s(job)));
 		common__json_set(&window, "rests", json_integer(seen.rests));
+		if (!job__rest_steps(job, seen.pid, &rest_steps) && rest_steps.cnt)
+			common__json_set(&window, "rest_steps",
+					 json_pack("{s:I, s:f, s:f}", "count", (json_int_t)rest_steps.cnt, "median_s",
+						   rest_steps.median_ns / 1e9, "longest_s",
+						   rest_steps.longest_ns / 1e9));
 	}
 	if (job__dropped(job)->hdr.type)
 		common__json_set(&window, "events_from_seconds",
@@ -467,9 +475,11 @@ static json_t *json_overhead(const struct job *job)
 {
 	const struct rec_cost *cost = job__cost(job);
 	const struct seen seen = job__seen(job);
+	const struct rec_overhead *measured = rests__overhead(job__rests(job), seen.pid);
 	bool known = cost->hdr.type;
+	json_t *overhead;
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "percent",
+	overhead = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "percent",
 			 common__json_real(common__target_percent(job) >= 0, common__target_percent(job)), "calls",
 			 known ? json_integer(cost->busiest_calls) : json_null(), "call_ns",
 			 known ? json_integer(cost->call_ns) : json_null(), "hits",
@@ -480,6 +490,13 @@ static json_t *json_overhead(const struct job *job)
 			 known ? json_integer(cost->own_rss_bytes) : json_null(), "attach_ms",
 			 common__json_real(known, cost->attach_ns / 1e6), "detach_ms",
 			 common__json_real(known, cost->detach_ns / 1e6));
+	if (measured && measured->pairs) {
+		common__json_set(&overhead, "measured_percent", json_real(measured->measured_micros / 1e4));
+		common__json_set(&overhead, "measured_error_percent", json_real(measured->error_micros / 1e4));
+		common__json_set(&overhead, "accounted_percent", json_real(measured->accounted_micros / 1e4));
+		common__json_set(&overhead, "pairs", json_integer(measured->pairs));
+	}
+	return overhead;
 }
 
 static json_t *json_lost(struct job *job)

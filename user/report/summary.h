@@ -80,6 +80,11 @@ char *summary__slowdown_why(const struct summary *summary);
 /* In summary_workers.c. Adds what is said of DataLoaders that have workers, if there are some. */
 void summary__say_workers(const struct summary *summary, struct lines *lines);
 
+struct seen;
+
+/* In summary_budget.c. Adds in how many parts of its time the job was recorded, and what its rests say. */
+void summary__say_budget(const struct summary *summary, const struct seen *seen, struct lines *lines);
+
 /* In summary_json.c. */
 int summary__json(struct job *job, const struct report_options *options, FILE *out);
 

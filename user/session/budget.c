@@ -7,14 +7,20 @@
 #include "include/resource_records.h"
 #include "stepflame.skel.h"
 #include "user/session/programs.h"
+#include "user/session/sources/ticks.h"
 #include "user/session/state.h"
 
-#define LOOK_NS       100000000ULL
+#define LOOK_NS        100000000ULL
 #define WINDOW_MIN_NS 1500000000ULL
 #define WINDOW_NS     2250000000.0   /* on average, at least */
 #define STEPS_MIN     3              /* in a window, */
 #define STEPS_MAX_NS  60000000000ULL /* unless they take longer than that */
 #define CREDIT_MAX_NS 10000000000ULL /* what a group earns in longer than that, and has no use for, is lost */
+/* Rests of who need not rest, to measure what a recording costs. */
+#define CONTROL_NS     2000000000ULL
+#define CONTROL_STEPS  4
+#define CONTROL_MAX_NS 20000000000ULL
+#define CONTROL_SHARE  0.02 /* of the time */
 
 /* ---- what has been spent, and earned ---- */
 
@@ -62,10 +68,19 @@ bool budget_account__is_earned(const struct budget_account *account, double shar
 struct budget_group {
 	uint32_t number;
 	struct budget_account account;
+	uint64_t control_ns; /* when the next rest to measure is due; 0: nothing can be measured */
+	uint64_t until_ns;   /* this rest lasts at least until then */
 	/* Of this look: */
 	double paid_ns; /* by the process that paid most */
 	uint64_t steps; /* by the process that made most */
+	uint64_t usual_ns;
+	bool measures, late;
 };
+
+static double uniform(struct session *s)
+{
+	return (double)rand_r(&s->budget.seed) / RAND_MAX;
+}
 
 static struct budget_group *group_of(struct session *s, uint32_t number)
 {
@@ -78,7 +93,7 @@ static struct budget_group *group_of(struct session *s, uint32_t number)
 	if (!new)
 		return NULL;
 	*new = (struct budget_group){.number = number, .account.earns_from_ns = session__now_ns()};
-	budget_account__open(&new->account, (double)rand_r(&s->budget.seed) / RAND_MAX, session__now_ns());
+	budget_account__open(&new->account, uniform(s), session__now_ns());
 	return new;
 }
 
@@ -119,6 +134,19 @@ static void begin_rest(struct session *s, struct target *t, uint64_t now)
 	t->rest.cnt++;
 }
 
+/* A window or a rest has begun. */
+static void begin_part(struct session *s, struct target *t)
+{
+	uint64_t now = session__now_ns(), before = t->rest.window_from_ns ?: t->opened_ns;
+	double accounted = 0;
+
+	if (t->rest.rests && before && now > before)
+		accounted = (t->rest.paid_ns - t->rest.paid_before_ns) / (now - before);
+	t->rest.paid_before_ns = t->rest.paid_ns;
+	t->rest.window_from_ns = now;
+	ticks__begin(s, t, accounted, now);
+}
+
 static void rest(struct session *s, struct budget_group *group)
 {
 	uint64_t now = session__now_ns();
@@ -133,6 +161,9 @@ static void rest(struct session *s, struct budget_group *group)
 		if (is_in(s->targets[i], group))
 			emit_rest(s, s->targets[i]);
 	targets__detach_group(s, group->number);
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (is_in(s->targets[i], group))
+			begin_part(s, s->targets[i]);
 }
 
 static void end_rest(struct session *s, struct target *t)
@@ -145,15 +176,18 @@ static void end_rest(struct session *s, struct target *t)
 	else
 		targets__open(s, t);
 	emit_rest(s, t);
+	begin_part(s, t);
 }
 
 static void wake(struct session *s, struct budget_group *group)
 {
+	ring_buffer__consume(s->ring); /* ticks of the rest */
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (is_in(s->targets[i], group) && s->targets[i]->rest.rests)
 			end_rest(s, s->targets[i]);
 	SOURCES_CALL(wake, s);
-	budget_account__open(&group->account, (double)rand_r(&s->budget.seed) / RAND_MAX, session__now_ns());
+	budget_account__open(&group->account, uniform(s), session__now_ns());
+	group->control_ns = 0;
 }
 
 /* ---- looks ---- */
@@ -163,7 +197,7 @@ static void look_at(struct session *s, struct target *t)
 {
 	struct budget_group *group = group_of(s, t->group);
 	struct proc proc;
-	double paid_ns;
+	double paid_ns, new_ns;
 
 	if (!group || !target__proc(s, t, &proc))
 		return;
@@ -172,26 +206,57 @@ static void look_at(struct session *s, struct target *t)
 		emit_rest(s, t);
 	}
 	paid_ns = target__paid_ns(s, t, &proc);
-	if (paid_ns - t->rest.paid_ns > group->paid_ns)
-		group->paid_ns = paid_ns - t->rest.paid_ns;
+	new_ns = (paid_ns - t->rest.paid_ns) * (t->rest.rests ? 1 : ticks__factor(t));
+	if (new_ns > group->paid_ns)
+		group->paid_ns = new_ns;
 	t->rest.paid_ns = paid_ns;
 	if (proc.steps.cnt - t->rest.steps > group->steps && proc.steps.cnt > t->rest.steps)
 		group->steps = proc.steps.cnt - t->rest.steps;
 	t->rest.steps = proc.steps.cnt;
 	group->account.makes_steps |= targets__has_steps(&proc);
+	if (proc.steps.usual_ns > group->usual_ns)
+		group->usual_ns = proc.steps.usual_ns;
+	group->measures |= t->role == ROLE_MAIN && ticks__measures(t);
+	group->late |= t->role == ROLE_MAIN && ticks__is_late(t, session__now_ns());
+}
+
+/* How long a rest lasts that is only to measure. */
+static uint64_t control_ns(const struct budget_group *group)
+{
+	uint64_t ns = CONTROL_STEPS * group->usual_ns;
+
+	if (ns > CONTROL_MAX_NS)
+		return CONTROL_MAX_NS;
+	return ns > CONTROL_NS ? ns : CONTROL_NS;
+}
+
+/* Is a rest to measure due? They come at random, so that they do not follow a rhythm of the job. */
+static bool is_control_due(struct session *s, struct budget_group *group, uint64_t now)
+{
+	if (!group->measures || group->usual_ns * CONTROL_STEPS > CONTROL_MAX_NS)
+		return false;
+	if (!group->control_ns)
+		group->control_ns = now + control_ns(group) / CONTROL_SHARE * (0.5 + uniform(s));
+	return now >= group->control_ns;
 }
 
 static void settle(struct session *s, struct budget_group *group, uint64_t now)
 {
 	group->account.spent_ns += group->paid_ns;
 	group->account.steps += group->steps;
-	group->paid_ns = group->steps = 0;
 	if (!group->account.opened_ns) {
-		if (budget_account__is_earned(&group->account, s->options.budget, now))
+		if (group->late ||
+		    (now >= group->until_ns && budget_account__is_earned(&group->account, s->options.budget, now)))
 			wake(s, group);
 	} else if (budget_account__is_spent(&group->account, s->options.budget, now)) {
+		group->until_ns = 0;
+		rest(s, group);
+	} else if (is_control_due(s, group, now)) {
+		group->until_ns = now + control_ns(group);
 		rest(s, group);
 	}
+	group->paid_ns = group->steps = group->usual_ns = 0;
+	group->measures = group->late = false;
 }
 
 void budget__tend(struct session *s)

@@ -49,25 +49,32 @@ static uint64_t sources_hits(const struct session *s, const struct target *t)
 	return hits;
 }
 
+/* A tick costs a process the trap alone. */
+static uint64_t sampler_ns(const struct session *s, const struct proc_cost *cost)
+{
+	return cost->sampler_ns + cost->ticks * s->selftest.hit_ns;
+}
+
 double target__paid_ns(const struct session *s, const struct target *t, const struct proc *proc)
 {
 	const struct proc_cost *cost = &proc->cost;
 	double program_ns = cost->sampled ? (double)cost->sampled_ns / cost->sampled : 0;
 
-	return (cost->hits + sources_hits(s, t)) * (s->selftest.hit_ns + program_ns) + cost->sampler_ns +
-	       traced_calls_ns(s, cost->calls_sampled, cost->calls_sampled_ns);
+	return (cost->hits - cost->ticks + sources_hits(s, t)) * (s->selftest.hit_ns + program_ns) +
+	       sampler_ns(s, cost) + traced_calls_ns(s, cost->calls_sampled, cost->calls_sampled_ns);
 }
 
 void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct target *t, const struct proc *proc)
 {
+	const struct proc_cost *cost = &proc->cost;
 	struct hit_sums one = {
-		.busiest = {proc->cost.hits + sources_hits(s, t), proc->cost.sampler_ns, proc->cost.calls_sampled,
-			    proc->cost.calls_sampled_ns},
+		.busiest = {cost->hits - cost->ticks + sources_hits(s, t), sampler_ns(s, cost), cost->calls_sampled,
+			    cost->calls_sampled_ns},
 	};
 
-	sums->hits += one.busiest.hits;
-	sums->sampled += proc->cost.sampled;
-	sums->sampled_ns += proc->cost.sampled_ns;
+	sums->hits += one.busiest.hits + cost->ticks;
+	sums->sampled += cost->sampled;
+	sums->sampled_ns += cost->sampled_ns;
 	if (busiest_ns(s, &one) >= busiest_ns(s, sums))
 		sums->busiest = one.busiest;
 }

@@ -44,6 +44,7 @@ struct target;
 	X(AWAITED, awaited)     \
 	X(SYSCALLS, syscalls)   \
 	X(STEP_AT, step_at)     \
+	X(TICKS, ticks)         \
 	X(NVML, nvml)           \
 	X(RESOURCES, resources) \
 	X(CUPTI, cupti)

@@ -51,6 +51,9 @@ struct target_rest {
 	/* At the last look: */
 	double paid_ns;
 	uint64_t steps;
+	/* When this window began: */
+	double paid_before_ns;
+	uint64_t window_from_ns;
 };
 
 struct attached_file {
@@ -275,7 +278,7 @@ bool target__has_probes(const struct target *t, const struct mapped_file *file, 
 /* Detaches a source's set from one file (dev and inode) or, with inode 0, from all files. */
 void target__detach_set(struct session *s, struct target *t, enum source_id id, int set, uint64_t dev, uint64_t inode);
 void target__detach(struct session *s, struct target *t);
-/* Detaches all targets of a group, at once. */
+/* Detaches all targets of a group, at once, for a rest: the probes of their ticks stay. */
 void targets__detach_group(struct session *s, uint32_t group);
 /* Hands over all attachments, at the end. */
 void targets__detach(struct session *s, struct detachment *d);

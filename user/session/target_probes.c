@@ -33,10 +33,20 @@ int target__compare(const struct target *t, const struct probe_list *list)
 	return file ? probe_list__compare(list, file) : -ENOENT;
 }
 
-static int attach_set(struct session *s, struct target *t, const struct probe_set *set, struct probe_list *list,
-		      uint32_t *attachment)
+/* In a rest, a target keeps the probe of its ticks, and no other. */
+static bool stays_in_rest(enum source_id id)
 {
-	if (*attachment || !list->cnt || (set->wanted && !set->wanted(s, t)))
+	return id == SOURCE_TICKS;
+}
+
+static int attach_set(struct session *s, struct target *t, enum source_id id, int number, struct attached_file *file)
+{
+	const struct probe_set *set = &sources[id]->sets[number];
+	struct probe_list *list = &file->probes->lists[id][number];
+	uint32_t *attachment = &file->sets[id][number];
+
+	if (*attachment || !list->cnt || (t->rest.rests && !stays_in_rest(id)) ||
+	    (set->wanted && !set->wanted(s, t)))
 		return 0;
 	return target__compare(t, list)
 		       ?: guardian__attach(s->guardian, set->program ? set->program(s->skel) : s->skel->progs.probe,
@@ -51,8 +61,7 @@ static int attach_sets(struct session *s, struct target *t, struct attached_file
 
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		for (int set = 0; set < SOURCE_SETS && !err; set++)
-			err = attach_set(s, t, &sources[id]->sets[set], &file->probes->lists[id][set],
-					 &file->sets[id][set]);
+			err = attach_set(s, t, id, set, file);
 	wait_err = guardian__await(s->guardian);
 	err = err ?: wait_err;
 	for (int id = 0; id < SOURCE__COUNT; id++)
@@ -143,13 +152,21 @@ void target__detach_set(struct session *s, struct target *t, enum source_id id, 
 	guardian__detach(s->guardian, &d);
 }
 
+static void hand_over_for_rest(struct target *t, struct detachment *d)
+{
+	for (size_t i = 0; i < t->file_cnt; i++)
+		for (int id = 0; id < SOURCE__COUNT; id++)
+			if (!stays_in_rest(id))
+				detachment__add(d, t->files[i].sets[id], SOURCE_SETS);
+}
+
 void targets__detach_group(struct session *s, uint32_t group)
 {
 	struct detachment d = {};
 
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (s->targets[i]->group == group)
-			hand_over_links(s->targets[i], &d);
+			hand_over_for_rest(s->targets[i], &d);
 	guardian__detach(s->guardian, &d);
 }
 

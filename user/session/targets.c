@@ -350,6 +350,7 @@ void targets__reattach(struct session *s, struct target *t)
 		attach_fork(s, t);
 	else
 		targets__resolve(s, t);
+	target__attach_again(s, t);
 }
 
 /*

@@ -27,11 +27,13 @@ struct rank_metrics {
 	int shown; /* the same in its label; -1: the pid, since another process of the job has that rank */
 	uint64_t ended_ns;
 	uint64_t steps;           /* by their index: those too whose length is not known */
+	uint64_t unseen_steps;    /* and of these in rests and at their ends */
 	uint64_t cnt[LIMITS + 1]; /* steps in a bucket; the last: longer ones */
 	double total_s;
 	uint64_t last_step_ns;
 	double phase_s[PHASE__COUNT];
-	struct rec_rest rest; /* without a type: it has no budget */
+	struct rec_rest rest;         /* without a type: it has no budget */
+	struct rec_overhead overhead; /* without pairs: not measured */
 };
 
 /* Also a process that has ended: the label of another one with its pid would be the same. */
@@ -56,14 +58,26 @@ static struct rank_metrics *add(struct metrics *metrics, uint32_t pid)
 	return new;
 }
 
-static void time_step(struct rank_metrics *rank, const struct timed_step *step)
+static void time_step(struct rank_metrics *rank, uint64_t ns)
 {
 	size_t bucket = 0;
 
-	while (bucket < LIMITS && step->duration_ns > limits_s[bucket] * 1e9)
+	while (bucket < LIMITS && ns > limits_s[bucket] * 1e9)
 		bucket++;
 	rank->cnt[bucket]++;
-	rank->total_s += step->duration_ns / 1e9;
+	rank->total_s += ns / 1e9;
+}
+
+/* A step in a rest: its index is of all steps so far, where that of others counts those that were recorded. */
+static void add_tick(struct rank_metrics *rank, const struct rec_step *record)
+{
+	if (record->index > rank->steps) {
+		rank->unseen_steps += record->index - rank->steps;
+		rank->steps = record->index;
+	}
+	rank->last_step_ns = record->time_ns;
+	if (record->phase_ns[PHASE_OTHER])
+		time_step(rank, record->phase_ns[PHASE_OTHER]);
 }
 
 static int add_step(struct metrics *metrics, const struct rec_step *record)
@@ -75,6 +89,11 @@ static int add_step(struct metrics *metrics, const struct rec_step *record)
 
 	if (timed < 0)
 		return timed;
+	if (record->rule == STEP_TICK) {
+		if (rank && !rank->ended_ns)
+			add_tick(rank, record);
+		return 0;
+	}
 	times = step_times__of(&metrics->times, record->pid);
 	if (!times)
 		return 0;
@@ -88,11 +107,11 @@ static int add_step(struct metrics *metrics, const struct rec_step *record)
 	for (int phase = 0; phase < PHASE__COUNT; phase++)
 		rank->phase_s[phase] += record->phase_ns[phase] / 1e9;
 	if (record->rule == times->rule) {
-		rank->steps = times->index;
+		rank->steps = rank->unseen_steps + times->index;
 		rank->last_step_ns = record->time_ns;
 	}
 	if (timed)
-		time_step(rank, &step);
+		time_step(rank, step.duration_ns);
 	return 0;
 }
 
@@ -101,6 +120,7 @@ int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t
 	const struct rec_target *target = (const void *)record;
 	const struct rec_proc *proc = (const void *)record;
 	const struct rec_rest *rest = (const void *)record;
+	const struct rec_overhead *overhead = (const void *)record;
 	struct rank_metrics *rank;
 
 	switch (record ? record->type : 0) {
@@ -124,6 +144,11 @@ int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t
 		rank = find(metrics, rest->pid);
 		if (rank)
 			rank->rest = *rest;
+		break;
+	case REC_OVERHEAD:
+		rank = find(metrics, overhead->pid);
+		if (rank)
+			rank->overhead = *overhead;
 		break;
 	case REC_COST:
 		metrics->cost = *(const struct rec_cost *)record;
@@ -236,6 +261,36 @@ static void write_rests(FILE *out, const struct metrics *metrics, const struct w
 	}
 }
 
+/* What a process pays while it is recorded, of its time: where it was measured, in rests. */
+static void write_overheads(FILE *out, const struct metrics *metrics, const struct watched_jobs *jobs)
+{
+	const struct rank_metrics *rank = metrics->ranks.items;
+	bool begun = false;
+
+	for (size_t i = 0; i < metrics->ranks.cnt; i++) {
+		const struct rec_overhead *overhead = &rank[i].overhead;
+		const struct {
+			const char *kind;
+			uint32_t micros;
+		} shares[] = {{"accounted", overhead->accounted_micros},
+			      {"measured", overhead->measured_micros},
+			      {"error", overhead->error_micros}};
+
+		if (!overhead->pairs)
+			continue;
+		if (!begun)
+			write_help(out, "stepflame_overhead_ratio", "gauge",
+				   "How much longer steps take while they are recorded: by the hits of probes, as "
+				   "measured, and the error of that.");
+		begun = true;
+		for (size_t k = 0; k < sizeof(shares) / sizeof(*shares); k++) {
+			fputs("stepflame_overhead_ratio", out);
+			write_labels(out, jobs, &rank[i]);
+			fprintf(out, ",kind=\"%s\"} %.6f\n", shares[k].kind, shares[k].micros / 1e6);
+		}
+	}
+}
+
 static void write_host(FILE *out, const struct metrics *metrics, const struct watched_jobs *jobs,
 		       const struct session_progress *progress, uint64_t ring_bytes)
 {
@@ -330,6 +385,7 @@ int metrics__write(struct metrics *metrics, const struct watched_jobs *jobs, con
 		write_durations(out, metrics, jobs);
 		write_ranks(out, metrics, jobs);
 		write_rests(out, metrics, jobs, progress->now_ns);
+		write_overheads(out, metrics, jobs);
 		write_host(out, metrics, jobs, progress, ring_bytes);
 		if (fflush(out) || fchmod(fileno(out), 0644))
 			err = -errno;

@@ -26,12 +26,12 @@ def collate(rows):
     return None if any(row is None for row in rows) else torch.stack(rows)
 
 
-def net():
-    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+def net(width=8):
+    return torch.nn.Sequential(torch.nn.Linear(8, width), torch.nn.ReLU(), torch.nn.Linear(width, width), torch.nn.Linear(width, 1))
 
 
-def plain(loader, ticks):
-    model = net()
+def plain(loader, ticks, width):
+    model = net(width)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     for x in loader:
         if x is None:
@@ -43,9 +43,9 @@ def plain(loader, ticks):
         optimizer.step()
 
 
-def two_optimizers(loader, ticks):
+def two_optimizers(loader, ticks, width):
     """Two steps of optimizers for each batch, and two backwards."""
-    models = [net(), net()]
+    models = [net(width), net(width)]
     optimizers = [torch.optim.SGD(model.parameters(), lr=1e-4) for model in models]
     for x in loader:
         if x is None:
@@ -59,9 +59,9 @@ def two_optimizers(loader, ticks):
             optimizer.step()
 
 
-def accumulate(loader, ticks):
+def accumulate(loader, ticks, width):
     """A step takes three batches."""
-    model = net()
+    model = net(width)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     for i, x in enumerate(loader):
         if x is None:
@@ -74,7 +74,7 @@ def accumulate(loader, ticks):
             optimizer.zero_grad()
 
 
-def lightning(loader, ticks):
+def lightning(loader, ticks, width):
     import warnings
 
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -86,7 +86,7 @@ def lightning(loader, ticks):
     class Module(LightningModule):
         def __init__(self):
             super().__init__()
-            self.net = net()
+            self.net = net(width)
 
         def training_step(self, x, i):
             self.trainer.should_stop = os.path.exists(loader.dataset.stop)
@@ -104,7 +104,7 @@ KINDS = {"plain": plain, "two-optimizers": two_optimizers, "accumulate": accumul
 
 
 def main():
-    p = common.parser(__doc__)
+    p = common.parser(__doc__, work=8)
     p.add_argument("--stop", required=True)
     p.add_argument("--kind", choices=KINDS, default="plain")
     p.add_argument("--workers", type=int, default=0)
@@ -113,7 +113,7 @@ def main():
     ticks = []
     loader = DataLoader(Rows(args.stop), batch_size=BATCH, num_workers=args.workers, collate_fn=collate, sampler=range(1 << 40))
     common.wait(args)
-    KINDS[args.kind](loader, ticks)
+    KINDS[args.kind](loader, ticks, args.work)
     common.write(args, {"ticks": ticks})
 
 

@@ -190,6 +190,17 @@ int landmarks__torch(struct probe_list *list, const struct elf *elf)
 	return labels && backward ? 0 : labels || backward ? -ENOTSUP : -ENOENT;
 }
 
+int landmarks__backward(struct probe_list *list, const struct elf *elf)
+{
+	struct elf_symbol found[TORCH__COUNT] = {0}, *execute = &found[TORCH_EXECUTE];
+
+	elf__each_symbol(elf, match_torch_symbol, found);
+	return execute->name && !probe_list__add_function(list, elf, execute->vaddr, execute->size, PROBE_FN,
+							  PROBE_NONE, 0, NATIVE_BACKWARD)
+		       ? 0
+		       : -ENOENT;
+}
+
 /* ---- the source ---- */
 
 enum landmark_set {

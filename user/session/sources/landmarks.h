@@ -22,5 +22,7 @@ int landmarks__gc(struct probe_list *list, const struct elf *elf, const struct p
  * only one of them; -ENOENT: it has neither.
  */
 int landmarks__torch(struct probe_list *list, const struct elf *elf);
+/* The entry of backward alone, for the program `tick`. 0 or -ENOENT. */
+int landmarks__backward(struct probe_list *list, const struct elf *elf);
 
 #endif

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/session/sources/ticks.h"
+
+#include <bpf/libbpf.h>
+#include <math.h>
+
+#include "include/resource_records.h"
+#include "stepflame.skel.h"
+#include "user/model/step_times.h"
+#include "user/session/overhead.h"
+#include "user/session/probe_cache.h"
+#include "user/session/sources/landmarks.h"
+#include "user/session/state.h"
+
+#define STEP_TICKS_MAX 64
+#define STEPS_MIN      8   /* of which it is known how many ticks they have, before it is said of others */
+#define STEPS_ALIKE    0.9 /* of them have as many */
+#define STEPS_KEPT     1024
+#define SERIAL_TICK    0x80000000u /* beyond what a thread numbers its boundaries with */
+
+/* Ticks that cost more than this part of the budget are left alone a second after a rest has begun. */
+#define TICKS_PART 0.25
+#define TICKS_NS   1000000000ull
+/* A tick is late after so many times the longest time between two, and so long. */
+#define LATE       3
+#define LATE_NS    1000000000ull
+
+/* Session state. */
+struct ticks_session {
+	struct step_times times;
+};
+
+/* Target state. */
+struct ticks {
+	struct overhead overhead;
+	uint64_t cnt, last_ns, usual_ns, longest_ns; /* usual: of the time between two */
+	uint64_t looked_ns;                          /* last_ns as a window began */
+	bool left_alone;                             /* in this rest */
+	bool missed;                                 /* so `cnt` is not of all */
+	/* How many ticks a step has: */
+	uint32_t since_step;
+	uint32_t step_cnt, steps_with[STEP_TICKS_MAX + 1];
+	/* The last STEP_TICK: */
+	uint32_t rest, in_step, serial;
+	uint64_t boundary_ns;
+};
+
+static struct ticks *state_of(const struct target *t)
+{
+	return target__state(t, SOURCE_TICKS);
+}
+
+/* ---- the probe ---- */
+
+static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
+{
+	bpf_program__set_autoload(skel->progs.tick, s && s->options.budget);
+}
+
+static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
+{
+	return s->options.budget && file == t->torch_file ? HOLDS_YES : HOLDS_NO;
+}
+
+static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
+		struct probe_list sets[SOURCE_SETS])
+{
+	if (probe_cache__load(elf, "ticks", sets, 1) && !landmarks__backward(sets, elf))
+		probe_cache__save(elf, "ticks", sets, 1);
+	return 0;
+}
+
+static struct bpf_program *program(const struct stepflame_bpf *skel)
+{
+	return skel->progs.tick;
+}
+
+static bool wanted(const struct session *s, const struct target *t)
+{
+	return !t->rest.rests || !state_of(t)->left_alone;
+}
+
+/* ---- how many ticks a step has ---- */
+
+/* 0: not known, or not always as many. */
+static uint32_t step_ticks(const struct ticks *ticks)
+{
+	uint32_t most = 0;
+
+	for (uint32_t i = 1; i <= STEP_TICKS_MAX; i++)
+		most = ticks->steps_with[i] > ticks->steps_with[most] ? i : most;
+	return ticks->step_cnt >= STEPS_MIN && ticks->steps_with[most] >= STEPS_ALIKE * ticks->step_cnt ? most : 0;
+}
+
+static void learn_step(struct ticks *ticks)
+{
+	if (ticks->step_cnt == STEPS_KEPT) {
+		ticks->step_cnt = 0;
+		for (uint32_t i = 0; i <= STEP_TICKS_MAX; i++)
+			ticks->step_cnt += ticks->steps_with[i] /= 2;
+	}
+	ticks->step_cnt++;
+	ticks->steps_with[ticks->since_step <= STEP_TICKS_MAX ? ticks->since_step : 0]++;
+}
+
+static void see_boundary(struct session *s, const struct rec_step *step)
+{
+	struct ticks_session *own = session__state(s, SOURCE_TICKS);
+	struct target *t = targets__find(s, step->pid);
+	int timed = step_times__add(&own->times, step, NULL);
+	const struct process_steps *times = step_times__of(&own->times, step->pid);
+
+	if (!t || !times || times->rule != step->rule)
+		return;
+	if (timed > 0)
+		learn_step(state_of(t));
+	state_of(t)->since_step = 0;
+}
+
+/* ---- ticks ---- */
+
+static uint64_t steps_so_far(const struct ticks *ticks)
+{
+	uint32_t each = step_ticks(ticks);
+
+	return each && !ticks->missed ? ticks->cnt / each : 0;
+}
+
+/* In a rest, each tick that ends a step is a boundary; the first one only begins a step. */
+static void emit_boundary(struct session *s, const struct target *t, const struct rec_step *tick)
+{
+	struct ticks *ticks = state_of(t);
+	uint32_t each = step_ticks(ticks);
+	bool first = ticks->rest != t->rest.cnt;
+	struct rec_step boundary = *tick;
+
+	if (!each || ticks->missed || (!first && ++ticks->in_step < each))
+		return;
+	boundary.hdr.flags = first ? REC_RESTED : 0;
+	boundary.index = steps_so_far(ticks);
+	boundary.serial = SERIAL_TICK | ticks->serial++;
+	boundary.phase_ns[PHASE_OTHER] = first ? 0 : tick->time_ns - ticks->boundary_ns;
+	ticks->rest = t->rest.cnt;
+	ticks->in_step = 0;
+	ticks->boundary_ns = tick->time_ns;
+	session__emit(s, &boundary.hdr);
+}
+
+static void see_tick(struct session *s, struct target *t, const struct rec_step *tick)
+{
+	struct ticks *ticks = state_of(t);
+	uint64_t ns = tick->time_ns - ticks->last_ns;
+
+	if (ticks->last_ns && tick->time_ns > ticks->last_ns) {
+		ticks->longest_ns = ns > ticks->longest_ns ? ns : ticks->longest_ns;
+		ticks->usual_ns = ticks->usual_ns ? ticks->usual_ns - ticks->usual_ns / 8 + ns / 8 : ns;
+	}
+	ticks->cnt++;
+	ticks->since_step++;
+	ticks->last_ns = tick->time_ns;
+	overhead__tick(&ticks->overhead, tick->time_ns, step_ticks(ticks));
+	if (tick->hdr.flags & REC_RESTED)
+		emit_boundary(s, t, tick);
+}
+
+static bool on_step(struct session *s, const struct rec_hdr *record)
+{
+	const struct rec_step *step = (const void *)record;
+	struct target *t;
+
+	if (step->rule != STEP_TICK) {
+		if (s->options.budget)
+			see_boundary(s, step);
+		return false;
+	}
+	t = targets__find(s, step->pid);
+	if (t && !t->gone)
+		see_tick(s, t, step);
+	return true;
+}
+
+/* Where steps are so short that even this probe costs too much, the rest is without it. */
+static void tend(struct session *s)
+{
+	uint64_t now = session__now_ns();
+
+	for (size_t i = 0; i < s->target_cnt && s->options.budget; i++) {
+		struct target *t = s->targets[i];
+		struct ticks *ticks = state_of(t);
+
+		if (t->gone || !t->rest.rests || ticks->left_alone || !ticks->usual_ns ||
+		    now - t->rest.from_ns < TICKS_NS ||
+		    s->selftest.hit_ns <= TICKS_PART * s->options.budget * ticks->usual_ns)
+			continue;
+		ring_buffer__consume(s->ring);
+		target__detach_set(s, t, SOURCE_TICKS, 0, 0, 0);
+		ticks->left_alone = ticks->missed = true;
+	}
+}
+
+/* ---- what is made of them ---- */
+
+double ticks__factor(const struct target *t)
+{
+	return overhead__factor(&state_of(t)->overhead);
+}
+
+bool ticks__measures(const struct target *t)
+{
+	return state_of(t)->cnt >= STEPS_MIN;
+}
+
+bool ticks__is_late(const struct target *t, uint64_t now_ns)
+{
+	const struct ticks *ticks = state_of(t);
+	uint64_t ns = LATE * ticks->longest_ns > LATE_NS ? LATE * ticks->longest_ns : LATE_NS;
+
+	return ticks__measures(t) && !ticks->left_alone && ticks->looked_ns != ticks->last_ns &&
+	       now_ns > ticks->last_ns + ns;
+}
+
+static uint32_t micros(double share)
+{
+	return share > 0 ? fmin(share * 1e6 + 0.5, UINT32_MAX) : 0;
+}
+
+static void emit_overhead(struct session *s, const struct target *t)
+{
+	const struct ticks *ticks = state_of(t);
+	struct overhead_estimate estimate;
+	struct rec_overhead rec = {
+		.hdr = {.type = REC_OVERHEAD, .size = sizeof(rec)},
+		.pid = t->process.pid,
+		.step_ticks = step_ticks(ticks),
+		.steps = steps_so_far(ticks),
+	};
+
+	if (overhead__estimate(&ticks->overhead, &estimate)) {
+		rec.pairs = estimate.pairs;
+		rec.accounted_micros = micros(estimate.accounted);
+		rec.measured_micros = micros(estimate.longer);
+		rec.error_micros = micros(estimate.error);
+	}
+	session__emit(s, &rec.hdr);
+}
+
+void ticks__begin(struct session *s, struct target *t, double accounted, uint64_t from_ns)
+{
+	struct ticks *ticks = state_of(t);
+
+	overhead__begin(&ticks->overhead, t->rest.rests, accounted, from_ns);
+	ticks->longest_ns -= ticks->longest_ns / 16;
+	ticks->left_alone = false;
+	ticks->looked_ns = t->rest.rests ? 0 : ticks->last_ns;
+	if (ticks->cnt)
+		emit_overhead(s, t);
+}
+
+static int snapshot(struct session *s)
+{
+	for (size_t i = 0; i < s->target_cnt && s->options.budget; i++)
+		if (state_of(s->targets[i])->cnt)
+			emit_overhead(s, s->targets[i]);
+	return 0;
+}
+
+static void end_process(struct session *s, struct target *t)
+{
+	struct ticks_session *own = session__state(s, SOURCE_TICKS);
+
+	step_times__forget(&own->times, t->process.pid);
+	*state_of(t) = (struct ticks){0};
+}
+
+static void free_session(struct session *s)
+{
+	struct ticks_session *own = session__state(s, SOURCE_TICKS);
+
+	step_times__free(&own->times);
+}
+
+const struct source source_ticks = {
+	.session_bytes = sizeof(struct ticks_session),
+	.target_bytes = sizeof(struct ticks),
+	.sets = {{.program = program, .wanted = wanted}},
+	.records = {{REC_STEP, sizeof(struct rec_step), on_step}},
+	.configure = configure,
+	.holds = holds,
+	.find = find,
+	.tend = tend,
+	.snapshot = snapshot,
+	.on_exec = end_process,
+	.on_exit = end_process,
+	.free = free_session,
+};
