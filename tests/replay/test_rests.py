@@ -9,6 +9,7 @@ from .loops import MS, PID, START, preamble
 
 STEP = 20 * MS
 S = 1000 * MS
+TICK = 10  # enum step_rule
 
 
 def steps(at, first, count, rested):
@@ -19,7 +20,16 @@ def steps(at, first, count, rested):
     return out
 
 
-def written(file, *parts, end, rests, cost=0):
+def ticks(at, lengths):
+    """Steps of a rest, by its ticks."""
+    out = [rec.boundary(PID, PID, 1000, at, rule=TICK, serial=1 << 31, flags=rec.RESTED)]
+    for i, length in enumerate(lengths, 1):
+        at += length
+        out.append(rec.boundary(PID, PID, 1000 + i, at, [length], TICK, serial=1 << 31 | i))
+    return out
+
+
+def written(file, *parts, end, rests, cost=0, more=()):
     """parts: (when the first boundary was, steps behind it)."""
     records, index = list(preamble()), 0
     for number, (at, count) in enumerate(parts):
@@ -27,7 +37,7 @@ def written(file, *parts, end, rests, cost=0):
         index += count + 1
     records += [rec.rest(PID, *args) for args in rests]
     records += [rec.window(START, START + end, index, 3), rec.agg(PID, rec.BACKWARD, 101, index, index * 5 * MS), rec.cost(cost, cost, 1000, 0, 0)]
-    file.write_bytes(rec.recording(records))
+    file.write_bytes(rec.recording([*records, *more]))
     return file
 
 
@@ -46,6 +56,25 @@ def test_parts(tmp_path):
     simple = " ".join(helpers.report_text(file, "--simple").split())
     assert "window: 4 s of 20 s (in 2 parts, for --budget 1), 199 steps ended" in simple, simple
     assert helpers.actions(helpers.report(file, "--simple", "--all"))["backward"]["percent"] == pytest.approx(100 * 199 * 0.005 / 4)
+
+
+def test_ticks(tmp_path):
+    """Steps of the rest are counted apart, and what recording costs is said as it was measured; the steps that were recorded are as without."""
+    rests = [(0, 0, 0), (1, 0, START + 2 * S), (1, 0, START + 2 * S, START + 18 * S)]
+    more = ticks(START + 3 * S, [19 * MS] * 700 + [S] + [18 * MS] * 9)
+    more.append(rec.record("OVERHEAD", pid=PID, pairs=12, accounted_micros=4100, measured_micros=12300, error_micros=2500, step_ticks=1, steps=900))
+    parts = (0, 99), (18 * S + STEP, 98)
+    plain = helpers.report(written(tmp_path / "a.rec", *parts, end=20 * S, rests=rests), "--steps")
+    file = written(tmp_path / "b.rec", *parts, end=20 * S, rests=rests, more=more)
+    found = helpers.report(file, "--steps")
+    assert found["window"].pop("rest_steps") == {"count": 710, "median_s": pytest.approx(0.019), "longest_s": pytest.approx(1)}
+    measured = {"measured_percent": 1.23, "measured_error_percent": 0.25, "accounted_percent": 0.41, "pairs": 12}
+    assert {name: found["overhead"].pop(name) for name in measured} == pytest.approx(measured)
+    assert found == plain
+    text = " ".join(helpers.report_text(file).split())
+    assert "steps between them: 710, median 19 ms, longest 1.0 s" in text, text
+    assert "recorded steps take 1.2 % longer than these (+-0.25); their hits say 0.41 %" in text, text
+    assert "Cost job 0.25 % slower (measured, +-0.05)" in text, text
 
 
 def test_rests_at_the_end(tmp_path):

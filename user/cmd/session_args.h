@@ -11,7 +11,7 @@
 
 #define BUDGET_HELP                                                                                              \
 	"let each process pay at most PERCENT of its time, such as 0.5: one that would pay more is recorded in " \
-	"windows of some seconds, and has no probes and no samples in between (default: any)"
+	"windows of some seconds, and has no samples and one probe in between (default: any)"
 
 #define FREQUENCY     99 /* not a round number, so that samples do not fall in step with periodic work */
 #define FREQUENCY_MAX 10000

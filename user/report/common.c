@@ -209,7 +209,8 @@ static void print_cost(const struct job *job, FILE *out)
 		snprintf(calls, sizeof(calls), " + %" PRIu64 " system calls x %" PRIu64 " ns",
 			 (uint64_t)cost->busiest_calls, (uint64_t)cost->call_ns);
 	if (cost->busiest_sampler_ns)
-		snprintf(sampler, sizeof(sampler), " + %.3g s of sampling", cost->busiest_sampler_ns / 1e9);
+		snprintf(sampler, sizeof(sampler), " + %.3g s of sampling%s", cost->busiest_sampler_ns / 1e9,
+			 job__seen(job).budget_micros ? " and ticks" : "");
 	text__paragraph(out,
 			"cost: %" PRIu64 " hits x %" PRIu64
 			" ns%s%s = at least %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",

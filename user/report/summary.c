@@ -430,7 +430,7 @@ static void say_cost(const struct summary *summary, struct lines *lines)
 	const struct job_counter *counters = job__counters(summary->job, &cnt), *most = counters;
 	char slower[64] = "not recorded", cpu[64] = "", lost[224] = "nothing lost";
 
-	if (target >= 0)
+	if (!summary__measured(summary, slower, sizeof(slower)) && target >= 0)
 		snprintf(slower, sizeof(slower), "job at least %.2g %% slower", target);
 	if (own >= 0)
 		snprintf(cpu, sizeof(cpu), ", stepflame %.2g %% of a core", own);

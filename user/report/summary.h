@@ -84,6 +84,8 @@ struct seen;
 
 /* In summary_budget.c. Adds in how many parts of its time the job was recorded, and what its rests say. */
 void summary__say_budget(const struct summary *summary, const struct seen *seen, struct lines *lines);
+/* What the rests say of the cost: "job 0.4 % slower (measured, +-0.1)". false: nothing. */
+bool summary__measured(const struct summary *summary, char *out, size_t room);
 
 /* In summary_json.c. */
 int summary__json(struct job *job, const struct report_options *options, FILE *out);

@@ -9,12 +9,19 @@
 #include "user/report/lines.h"
 #include "user/report/summary.h"
 
-/* What the one probe that is left in rests says: how long steps take there, and so what recording costs. */
+/* NULL: it was not measured. */
+static const struct rec_overhead *measured_of(const struct summary *summary, const struct seen *seen)
+{
+	const struct rec_overhead *overhead = rests__overhead(job__rests(summary->job), seen->pid);
+
+	return overhead && overhead->pairs && seen->whole_ns ? overhead : NULL;
+}
+
 void summary__say_budget(const struct summary *summary, const struct seen *seen, struct lines *lines)
 {
 	const struct line_text how = {"Budget", LINE_PLAIN, 2, 1, 0}, more = {"", LINE_PLAIN, 2, 1, 0};
-	const struct rec_overhead *overhead = rests__overhead(job__rests(summary->job), seen->pid);
-	char whole[32], median[32], longest[32], of[64] = "";
+	const struct rec_overhead *overhead = measured_of(summary, seen);
+	char whole[32], median[32], longest[32];
 	struct rest_steps steps;
 
 	lines__add(lines, &how, "%g %% of the time: recorded in %" PRIu32 " part%s of %s; all below is of %s",
@@ -24,12 +31,22 @@ void summary__say_budget(const struct summary *summary, const struct seen *seen,
 		lines__add(lines, &more, "steps between them: %" PRIu64 ", median %s, longest %s", steps.cnt,
 			   summary_words__duration(steps.median_ns, median),
 			   summary_words__duration(steps.longest_ns, longest));
-	if (!overhead || !overhead->pairs)
-		return;
-	if (seen->whole_ns)
-		snprintf(of, sizeof(of), ", %.2g %% of all the time",
-			 overhead->measured_micros / 1e4 * seen->ns / seen->whole_ns);
-	lines__add(lines, &more, "measured: recorded steps take %.2g %% longer (+-%.2g)%s; the hits say %.2g %%",
-		   overhead->measured_micros / 1e4, overhead->error_micros / 1e4, of,
-		   overhead->accounted_micros / 1e4);
+	if (overhead)
+		lines__add(lines, &more, "recorded steps take %.2g %% longer than these (+-%.2g); their hits say %.2g %%",
+			   overhead->measured_micros / 1e4, overhead->error_micros / 1e4,
+			   overhead->accounted_micros / 1e4);
+}
+
+bool summary__measured(const struct summary *summary, char *out, size_t room)
+{
+	const struct seen seen = job__seen(summary->job);
+	const struct rec_overhead *overhead = measured_of(summary, &seen);
+	double part;
+
+	if (!overhead)
+		return false;
+	part = (double)seen.ns / seen.whole_ns / 1e4;
+	snprintf(out, room, "job %.2g %% slower (measured, +-%.2g)", overhead->measured_micros * part,
+		 overhead->error_micros * part);
+	return true;
 }

@@ -3,10 +3,10 @@
 
 #include <bpf/libbpf.h>
 #include <math.h>
+#include <string.h>
 
 #include "include/resource_records.h"
 #include "stepflame.skel.h"
-#include "user/model/step_times.h"
 #include "user/session/overhead.h"
 #include "user/session/probe_cache.h"
 #include "user/session/sources/landmarks.h"
@@ -25,11 +25,6 @@
 #define LATE       3
 #define LATE_NS    1000000000ull
 
-/* Session state. */
-struct ticks_session {
-	struct step_times times;
-};
-
 /* Target state. */
 struct ticks {
 	struct overhead overhead;
@@ -37,7 +32,9 @@ struct ticks {
 	uint64_t looked_ns;                          /* last_ns as a window began */
 	bool left_alone;                             /* in this rest */
 	bool missed;                                 /* so `cnt` is not of all */
-	/* How many ticks a step has: */
+	/* How many ticks a step has, by the best rule so far: */
+	uint32_t rule;
+	uint64_t index; /* of its last boundary */
 	uint32_t since_step;
 	uint32_t step_cnt, steps_with[STEP_TICKS_MAX + 1];
 	/* The last STEP_TICK: */
@@ -105,16 +102,20 @@ static void learn_step(struct ticks *ticks)
 
 static void see_boundary(struct session *s, const struct rec_step *step)
 {
-	struct ticks_session *own = session__state(s, SOURCE_TICKS);
 	struct target *t = targets__find(s, step->pid);
-	int timed = step_times__add(&own->times, step, NULL);
-	const struct process_steps *times = step_times__of(&own->times, step->pid);
+	struct ticks *ticks = t ? state_of(t) : NULL;
 
-	if (!t || !times || times->rule != step->rule)
+	if (!t || t->gone || (ticks->rule && ticks->rule < step->rule))
 		return;
-	if (timed > 0)
-		learn_step(state_of(t));
-	state_of(t)->since_step = 0;
+	if (ticks->rule != step->rule) {
+		ticks->rule = step->rule;
+		ticks->step_cnt = 0;
+		memset(ticks->steps_with, 0, sizeof(ticks->steps_with));
+	} else if (step->index == ticks->index + 1 && !(step->hdr.flags & REC_RESTED)) {
+		learn_step(ticks);
+	}
+	ticks->index = step->index;
+	ticks->since_step = 0;
 }
 
 /* ---- ticks ---- */
@@ -264,23 +265,7 @@ static int snapshot(struct session *s)
 	return 0;
 }
 
-static void end_process(struct session *s, struct target *t)
-{
-	struct ticks_session *own = session__state(s, SOURCE_TICKS);
-
-	step_times__forget(&own->times, t->process.pid);
-	*state_of(t) = (struct ticks){0};
-}
-
-static void free_session(struct session *s)
-{
-	struct ticks_session *own = session__state(s, SOURCE_TICKS);
-
-	step_times__free(&own->times);
-}
-
 const struct source source_ticks = {
-	.session_bytes = sizeof(struct ticks_session),
 	.target_bytes = sizeof(struct ticks),
 	.sets = {{.program = program, .wanted = wanted}},
 	.records = {{REC_STEP, sizeof(struct rec_step), on_step}},
@@ -289,7 +274,4 @@ const struct source source_ticks = {
 	.find = find,
 	.tend = tend,
 	.snapshot = snapshot,
-	.on_exec = end_process,
-	.on_exit = end_process,
-	.free = free_session,
 };
