@@ -133,7 +133,8 @@ static void test_ticks(void **state)
 	tick(4, 2000);
 	tick(5, 40);
 	assert_int_equal(steps_of("3", 10 * S), 5);
-	assert_non_null(strstr(text, "\nstepflame_step_duration_seconds_bucket{job=\"run\",rank=\"3\",le=\"0.1\"} 1\n"));
+	assert_non_null(
+		strstr(text, "\nstepflame_step_duration_seconds_bucket{job=\"run\",rank=\"3\",le=\"0.1\"} 1\n"));
 	assert_non_null(strstr(text, "\nstepflame_step_duration_seconds_count{job=\"run\",rank=\"3\"} 3\n"));
 	step(10, 3); /* the third that is recorded */
 	assert_int_equal(steps_of("3", 10 * S), 6);

@@ -154,8 +154,8 @@ static void little_is_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_longer_is_measured),   cmocka_unit_test(drift_cancels_out),
-		cmocka_unit_test(steps_may_have_several_ticks), cmocka_unit_test(error_is_known),
+		cmocka_unit_test(what_is_longer_is_measured),     cmocka_unit_test(drift_cancels_out),
+		cmocka_unit_test(steps_may_have_several_ticks),   cmocka_unit_test(error_is_known),
 		cmocka_unit_test(factor_follows_what_is_certain), cmocka_unit_test(little_is_nothing),
 	};
 

@@ -10,8 +10,8 @@
 #include "user/lib/map.h"
 
 struct rests {
-	struct array all; /* struct rec_rest, in the order in which they began */
-	struct map last;  /* by pid: struct last_rest */
+	struct array all;     /* struct rec_rest, in the order in which they began */
+	struct map last;      /* by pid: struct last_rest */
 	struct map overheads; /* by pid: struct process_overhead */
 };
 

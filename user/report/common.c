@@ -481,16 +481,16 @@ static json_t *json_overhead(const struct job *job)
 	json_t *overhead;
 
 	overhead = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "percent",
-			 common__json_real(common__target_percent(job) >= 0, common__target_percent(job)), "calls",
-			 known ? json_integer(cost->busiest_calls) : json_null(), "call_ns",
-			 known ? json_integer(cost->call_ns) : json_null(), "hits",
-			 known ? json_integer(cost->hits) : json_null(), "hit_ns",
-			 known ? json_integer(cost->hit_ns) : json_null(), "budget_percent",
-			 common__json_real(seen.budget_micros, seen.budget_micros / 1e4), "own_cpu_percent",
-			 common__json_real(common__own_percent(job) >= 0, common__own_percent(job)), "own_rss_bytes",
-			 known ? json_integer(cost->own_rss_bytes) : json_null(), "attach_ms",
-			 common__json_real(known, cost->attach_ns / 1e6), "detach_ms",
-			 common__json_real(known, cost->detach_ns / 1e6));
+			     common__json_real(common__target_percent(job) >= 0, common__target_percent(job)), "calls",
+			     known ? json_integer(cost->busiest_calls) : json_null(), "call_ns",
+			     known ? json_integer(cost->call_ns) : json_null(), "hits",
+			     known ? json_integer(cost->hits) : json_null(), "hit_ns",
+			     known ? json_integer(cost->hit_ns) : json_null(), "budget_percent",
+			     common__json_real(seen.budget_micros, seen.budget_micros / 1e4), "own_cpu_percent",
+			     common__json_real(common__own_percent(job) >= 0, common__own_percent(job)),
+			     "own_rss_bytes", known ? json_integer(cost->own_rss_bytes) : json_null(), "attach_ms",
+			     common__json_real(known, cost->attach_ns / 1e6), "detach_ms",
+			     common__json_real(known, cost->detach_ns / 1e6));
 	if (measured && measured->pairs) {
 		common__json_set(&overhead, "measured_percent", json_real(measured->measured_micros / 1e4));
 		common__json_set(&overhead, "measured_error_percent", json_real(measured->error_micros / 1e4));

@@ -32,7 +32,8 @@ void summary__say_budget(const struct summary *summary, const struct seen *seen,
 			   summary_words__duration(steps.median_ns, median),
 			   summary_words__duration(steps.longest_ns, longest));
 	if (overhead)
-		lines__add(lines, &more, "recorded steps take %.2g %% longer than these (+-%.2g); their hits say %.2g %%",
+		lines__add(lines, &more,
+			   "recorded steps take %.2g %% longer than these (+-%.2g); their hits say %.2g %%",
 			   overhead->measured_micros / 1e4, overhead->error_micros / 1e4,
 			   overhead->accounted_micros / 1e4);
 }

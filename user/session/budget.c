@@ -10,7 +10,7 @@
 #include "user/session/sources/ticks.h"
 #include "user/session/state.h"
 
-#define LOOK_NS        100000000ULL
+#define LOOK_NS       100000000ULL
 #define WINDOW_MIN_NS 1500000000ULL
 #define WINDOW_NS     2250000000.0   /* on average, at least */
 #define STEPS_MIN     3              /* in a window, */

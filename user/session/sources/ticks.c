@@ -22,8 +22,8 @@
 #define TICKS_PART 0.25
 #define TICKS_NS   1000000000ull
 /* A tick is late after so many times the longest time between two, and so long. */
-#define LATE       3
-#define LATE_NS    1000000000ull
+#define LATE    3
+#define LATE_NS 1000000000ull
 
 /* Target state. */
 struct ticks {
