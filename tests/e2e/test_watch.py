@@ -141,6 +141,25 @@ def test_metrics(bench):
     assert not path.exists()
 
 
+def test_metrics_in_rests(bench):
+    """With a budget, steps in rests count, too; one may count twice where a rest begins or ends in it."""
+    watch = Watch(bench, "--budget", "4")
+    steps = Watched(bench)
+    path = watch.state / "metrics.prom"
+    watch.watches(steps)
+    labels = '{job="pid %d",rank="pid %d"}' % (steps.pid, steps.pid)
+
+    def value(name):
+        return metrics_of(path).get("stepflame_%s%s" % (name, labels), 0) if path.exists() else 0
+
+    helpers.until(END_SECONDS, lambda: value("rested_seconds_total") > 1, path.read_text, steps.job.delayed)
+    steps.job.until_ran(0.5)
+    truth = steps.truth()["steps"]
+    helpers.until(END_SECONDS, lambda: truth <= value("steps_total") <= truth + 1, lambda: "%s\n%s" % (truth, path.read_text()))
+    assert truth - value("step_duration_seconds_count") < 20  # those over the ends of rests
+    watch.end()
+
+
 def test_left_out(bench):
     """STEPFLAME_WATCH=0, and a second watch."""
     watch = Watch(bench)
