@@ -217,7 +217,7 @@ static void look_at(struct session *s, struct target *t)
 	if (proc.steps.usual_ns > group->usual_ns)
 		group->usual_ns = proc.steps.usual_ns;
 	group->measures |= t->role == ROLE_MAIN && ticks__measures(t);
-	group->late |= t->role == ROLE_MAIN && ticks__is_late(t, session__now_ns());
+	group->late |= t->role == ROLE_MAIN && ticks__is_late(t, s->consumed_ns);
 }
 
 /* How long a rest lasts that is only to measure. */

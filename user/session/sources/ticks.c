@@ -211,13 +211,13 @@ bool ticks__measures(const struct target *t)
 	return state_of(t)->cnt >= STEPS_MIN;
 }
 
-bool ticks__is_late(const struct target *t, uint64_t now_ns)
+bool ticks__is_late(const struct target *t, uint64_t read_ns)
 {
 	const struct ticks *ticks = state_of(t);
 	uint64_t ns = LATE * ticks->longest_ns > LATE_NS ? LATE * ticks->longest_ns : LATE_NS;
 
 	return ticks__measures(t) && !ticks->left_alone && ticks->looked_ns != ticks->last_ns &&
-	       now_ns > ticks->last_ns + ns;
+	       read_ns > ticks->last_ns + ns;
 }
 
 static uint32_t micros(double share)

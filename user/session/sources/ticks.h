@@ -17,8 +17,11 @@ struct target;
 double ticks__factor(const struct target *t);
 /* Has it ticked, so that a rest can be compared with a window? */
 bool ticks__measures(const struct target *t);
-/* Is its next tick so late that a rest had better end? Not a second time before that tick. */
-bool ticks__is_late(const struct target *t, uint64_t now_ns);
+/*
+ * Is its next tick so late that a rest had better end? Not a second time before that tick. read_ns: all ticks
+ * before are known.
+ */
+bool ticks__is_late(const struct target *t, uint64_t read_ns);
 /* A window ends, in which the process has paid that share of its time (accounted), or a rest; the other kind begins at from_ns. */
 void ticks__begin(struct session *s, struct target *t, double accounted, uint64_t from_ns);
 
