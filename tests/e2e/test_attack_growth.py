@@ -70,7 +70,7 @@ def test_max_size(bench):
     steps = [r for kind, r in records if kind == "STEP"]
     assert marks.states == 0 and marks.events >= 1000
     # a lost one is counted: what is there begins where the rest was dropped, and ends with the job
-    assert steps[-1].index == truth["steps"] and len(steps) < truth["steps"] / 1.5
+    assert steps[-1].index == truth["steps"] and len(steps) < truth["steps"] - 1000
     assert min(s.time_ns for s in steps) >= marks.time_ns
     # all steps are in the histogram or in the list, but for the first, the one at the cut, and those of lost boundaries
     found = helpers.report(record.file, "--steps")

@@ -17,6 +17,7 @@
 static struct {
 	struct overhead overhead;
 	double now_ns, step_ns, longer, noise, drift; /* drift: of a step's length, a second */
+	double rest;                                  /* what is accounted in rests */
 	uint32_t step_ticks;
 } job;
 
@@ -26,6 +27,7 @@ static void start(double step_ns, double longer, double noise, double drift, uin
 	job.now_ns = S;
 	job.step_ns = step_ns;
 	job.longer = longer;
+	job.rest = 0;
 	job.noise = noise;
 	job.drift = drift;
 	job.step_ticks = step_ticks;
@@ -56,7 +58,7 @@ static void run(int windows)
 
 		while (job.now_ns < end_ns)
 			run_step(i % 2);
-		overhead__begin(&job.overhead, !(i % 2), i % 2 ? 0 : 0.01, job.now_ns);
+		overhead__begin(&job.overhead, !(i % 2), i % 2 ? job.rest : 0.01, job.now_ns);
 	}
 }
 
@@ -83,6 +85,10 @@ static void what_is_longer_is_measured(void **state)
 	start(3 * MS, 0, 0.02, 0, 1);
 	run(70);
 	check(0, 0.002);
+	start(3 * MS, 0.03, 0.02, 0, 1); /* longer than in rests, where the ticks take 1 % already */
+	job.rest = 0.01;
+	run(70);
+	check(1.03 * 1.01 - 1, 0.002);
 }
 
 /* A job that becomes slower and slower, by far more than it pays. */

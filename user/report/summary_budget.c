@@ -46,8 +46,9 @@ bool summary__measured(const struct summary *summary, char *out, size_t room)
 
 	if (!overhead)
 		return false;
-	part = (double)seen.ns / seen.whole_ns / 1e4;
-	snprintf(out, room, "job %.2g %% slower (measured, +-%.2g)", overhead->measured_micros * part,
-		 overhead->error_micros * part);
+	part = (double)seen.ns / seen.whole_ns;
+	snprintf(out, room, "job %.2g %% slower (measured, +-%.2g)",
+		 (overhead->measured_micros * part + overhead->rest_micros * (1 - part)) / 1e4,
+		 overhead->error_micros * part / 1e4);
 	return true;
 }

@@ -140,7 +140,7 @@ static void begin_part(struct session *s, struct target *t)
 	uint64_t now = session__now_ns(), before = t->rest.window_from_ns ?: t->opened_ns;
 	double accounted = 0;
 
-	if (t->rest.rests && before && now > before)
+	if (before && now > before)
 		accounted = (t->rest.paid_ns - t->rest.paid_before_ns) / (now - before);
 	t->rest.paid_before_ns = t->rest.paid_ns;
 	t->rest.window_from_ns = now;

@@ -31,6 +31,7 @@ static void add_border(struct overhead *overhead, const struct overhead_pair *bo
 	if (overhead->has_border) {
 		pair->longer = (overhead->border.longer + border->longer) / 2;
 		pair->accounted = (overhead->border.accounted + border->accounted) / 2;
+		pair->rest = (overhead->border.rest + border->rest) / 2;
 		overhead->pair_cnt++;
 	}
 	overhead->has_border = !overhead->has_border;
@@ -40,10 +41,14 @@ static void add_border(struct overhead *overhead, const struct overhead_pair *bo
 void overhead__begin(struct overhead *overhead, bool rests, double accounted, uint64_t from_ns)
 {
 	uint64_t first_ns = median_ns(overhead->first, overhead->value_cnt), before_ns = overhead->before_ns;
-	struct overhead_pair border = {.accounted = overhead->rests ? overhead->before_accounted : accounted};
+	uint64_t window_ns = overhead->rests ? before_ns : first_ns, rest_ns = overhead->rests ? first_ns : before_ns;
+	struct overhead_pair border = {
+		.accounted = overhead->rests ? overhead->before_accounted : accounted,
+		.rest = overhead->rests ? accounted : overhead->before_accounted,
+	};
 
 	if (first_ns && before_ns) {
-		border.longer = (overhead->rests ? (double)before_ns / first_ns : (double)first_ns / before_ns) - 1;
+		border.longer = (double)window_ns / rest_ns * (1 + border.rest) - 1;
 		add_border(overhead, &border);
 	} else {
 		overhead->has_border = false; /* two that are not next to each other make no pair */
@@ -103,6 +108,7 @@ bool overhead__estimate(const struct overhead *overhead, struct overhead_estimat
 	for (size_t i = 0; i < cnt; i++) {
 		values[i] = overhead->pairs[i].longer;
 		out->accounted += overhead->pairs[i].accounted / cnt;
+		out->rest += overhead->pairs[i].rest / cnt;
 	}
 	out->longer = median(values, cnt);
 	for (size_t i = 0; i < cnt; i++)

@@ -20,7 +20,8 @@
 #define OVERHEAD_PAIRS_MIN 4
 
 struct overhead_pair {
-	double longer, accounted;
+	double longer, accounted; /* accounted: in the window */
+	double rest;              /* accounted in the rest */
 };
 
 /* Begins zeroed. */
@@ -46,12 +47,13 @@ struct overhead {
 /* Shares of the time that the process takes without stepflame: 0.01 is one percent. */
 struct overhead_estimate {
 	uint32_t pairs;
-	double accounted; /* mean */
+	double accounted; /* in windows, mean */
+	double rest;      /* accounted in rests */
 	double longer;    /* may be below 0 */
 	double error;     /* of `longer`: 95 of 100 times it is off by no more */
 };
 
-/* A part ends, and the other kind begins at from_ns. accounted: what the process paid in the part, of its time; 0 for a rest. */
+/* A part ends, and the other kind begins at from_ns. accounted: what the process paid in the part, of its time. */
 void overhead__begin(struct overhead *overhead, bool rests, double accounted, uint64_t from_ns);
 /* step_ticks: of a step; a value is made of whole steps. 0: not known. */
 void overhead__tick(struct overhead *overhead, uint64_t time_ns, uint32_t step_ticks);

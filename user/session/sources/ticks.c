@@ -241,6 +241,7 @@ static void emit_overhead(struct session *s, const struct target *t)
 		rec.accounted_micros = micros(estimate.accounted);
 		rec.measured_micros = micros(estimate.longer);
 		rec.error_micros = micros(estimate.error);
+		rec.rest_micros = micros(estimate.rest);
 	}
 	session__emit(s, &rec.hdr);
 }

@@ -22,7 +22,7 @@ bool ticks__measures(const struct target *t);
  * before are known.
  */
 bool ticks__is_late(const struct target *t, uint64_t read_ns);
-/* A window ends, in which the process has paid that share of its time (accounted), or a rest; the other kind begins at from_ns. */
+/* A window ends, or a rest, in which the process has paid that share of its time (accounted); the other kind begins at from_ns. */
 void ticks__begin(struct session *s, struct target *t, double accounted, uint64_t from_ns);
 
 #endif
