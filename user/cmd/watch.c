@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "user/cmd/cmd.h"
+#include "user/cmd/config.h"
 #include "user/cmd/parse.h"
 #include "user/cmd/session_args.h"
 #include "user/cmd/until.h"
@@ -17,6 +18,7 @@
 #include "user/lib/log.h"
 #include "user/recording/recording.h"
 
+#define CONFIG            "/etc/stepflame/watch.conf"
 #define STATE             "/var/lib/stepflame"
 #define WATCH_HZ          19
 #define LAST_NS           (600 * 1000000000ull)
@@ -39,7 +41,8 @@ enum {
 	OPT_QUIET,
 	OPT_PER_HOUR,
 	OPT_KEEP_EVERY,
-	OPT_BUDGET
+	OPT_BUDGET,
+	OPT_CONFIG
 };
 
 static const struct argp_option options[] = {
@@ -60,6 +63,8 @@ static const struct argp_option options[] = {
 	 "keep what the ring has of each job every TIME without an event, too, to compare with (default: never)", 0},
 	{"budget", OPT_BUDGET, "PERCENT", 0, BUDGET_HELP, 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 19; 0: neither)", 0},
+	{"config", OPT_CONFIG, "FILE", 0,
+	 "read the options that are not given here from FILE (default " CONFIG ", if it is there)", 0},
 	{"json", 'j', NULL, 0, "status: print one JSON object", 0},
 	{0},
 };
@@ -67,7 +72,9 @@ static const struct argp_option options[] = {
 struct watch_args {
 	struct watch_options watch;
 	const char *verb, *job; /* NULL: watch; of trigger: the only job */
+	const char *config;     /* NULL: that of the host */
 	bool json;
+	bool triggers_of_file; /* those that are set so far */
 };
 
 static void take_word(struct argp_state *state, struct watch_args *args, char *word)
@@ -120,6 +127,9 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 		watch->leave_free = session_args__size(state, arg);
 		return 0;
 	case OPT_TRIGGER:
+		if (args->triggers_of_file)
+			watch->trigger = (struct trigger_options){};
+		args->triggers_of_file = false;
 		until__option(state, &watch->trigger, "--trigger", arg);
 		return 0;
 	case OPT_QUIET:
@@ -140,6 +150,9 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'F':
 		watch->session.frequency = session_args__frequency(state, arg);
+		return 0;
+	case OPT_CONFIG:
+		args->config = arg;
 		return 0;
 	case 'j':
 		args->json = true;
@@ -180,8 +193,32 @@ static void on_stop_signal(int signal)
 	stop = 1;
 }
 
+/*
+ * The line says which file, and wins over it: it is parsed before the file, and again after it. Who asks, and says where the one that
+ * watches has its folder, needs no file.
+ */
+static int parse(int argc, char **argv, struct config *config, struct watch_args *args)
+{
+	const struct watch_args defaults = *args;
+	const char *path;
+	int err;
+
+	parse__or_die(&cmd_watch_argp, argc, argv, 0, args);
+	if (args->verb && args->watch.state != defaults.watch.state)
+		return 0;
+	path = args->config;
+	*args = defaults;
+	err = config__read(config, path ?: CONFIG, path);
+	if (err)
+		return err;
+	args->triggers_of_file = until__given(&args->watch.trigger);
+	parse__or_die(&cmd_watch_argp, argc, argv, 0, args);
+	return 0;
+}
+
 int cmd_watch(int argc, char **argv)
 {
+	static const int never[] = {'d', OPT_CONFIG, 0};
 	struct watch_args args = {
 		.watch =
 			{
@@ -195,12 +232,22 @@ int cmd_watch(int argc, char **argv)
 				.session = {.frequency = WATCH_HZ, .step_times = true},
 			},
 	};
+	struct config config = {
+		.argp = &cmd_watch_argp, .input = &args, .section = "watch", .never = never, .many = OPT_TRIGGER};
 	struct sigaction action = {.sa_handler = on_stop_signal};
+	int err;
 
-	parse__or_die(&cmd_watch_argp, argc, argv, 0, &args);
-	if (args.verb)
-		return log__exit_code(watch_ask(args.watch.state, args.verb, args.job, args.json));
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	return log__exit_code(watch__run(&args.watch, &stop));
+	if (parse(argc, argv, &config, &args)) {
+		config__free(&config);
+		return SF_EXIT_USAGE;
+	}
+	if (args.verb) {
+		err = watch_ask(args.watch.state, args.verb, args.job, args.json);
+	} else {
+		sigaction(SIGINT, &action, NULL);
+		sigaction(SIGTERM, &action, NULL);
+		err = watch__run(&args.watch, &stop);
+	}
+	config__free(&config);
+	return log__exit_code(err);
 }
