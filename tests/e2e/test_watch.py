@@ -208,6 +208,7 @@ def test_asked(bench):
     for name, says in ((os.getpid(), "no job that runs goes by"), ("\x1b[31m", "goes by '\\x1b[31m'"), ("x" * 300, "no job has a name of that length")):
         result = ask(watch, "trigger", name)
         assert result.returncode == ERROR and says in result.stderr and "\x1b" not in result.stderr, result
+    assert "fix: stepflame watch --state %s status shows the jobs" % watch.state in ask(watch, "trigger", os.getpid()).stderr
     assert helpers.breakpoints(steps.pid)
     (watch.state / "events").rename(watch.state / "elsewhere")
     result = ask(watch, "trigger", steps.pid)
@@ -224,6 +225,7 @@ def test_asked(bench):
     assert ask(watch, "pause").stdout == "paused: all jobs are left alone\n"
     assert status()["paused"] and not helpers.breakpoints(steps.pid) and not mine()
     assert "the watch is paused" in ask(watch, "trigger", steps.pid).stderr
+    assert "no job is watched (stepflame watch --state %s resume)" % watch.state in ask(watch, "status").stdout
     watch.end()
     again = Watch(bench)
     again.says("leaves all jobs alone, while there is")
@@ -239,7 +241,7 @@ def test_asked(bench):
     assert "slow" not in again.process.stderr  # the pause is no step
     steps.truth()
     result = ask(watch, "status")
-    assert result.returncode == ERROR and "nobody watches" in result.stderr and "fix: start it" in result.stderr, result
+    assert result.returncode == ERROR and "nobody watches" in result.stderr and "fix: start it: stepflame watch --state %s;" % watch.state in result.stderr, result
 
 
 @pytest.mark.alone

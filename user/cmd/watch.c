@@ -71,27 +71,27 @@ static const struct argp_option options[] = {
 
 struct watch_args {
 	struct watch_options watch;
-	const char *verb, *job; /* NULL: watch; of trigger: the only job */
-	const char *config;     /* NULL: that of the host */
-	bool json;
-	bool triggers_of_file; /* those that are set so far */
+	struct watch_question question; /* verb NULL: none, watch */
+	const char *config;             /* NULL: that of the host */
+	bool triggers_of_file;          /* those that are set so far */
 };
 
 static void take_word(struct argp_state *state, struct watch_args *args, char *word)
 {
 	static const char *const verbs[] = {"status", "pause", "resume", "trigger"};
 
-	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs) && !args->verb; i++) {
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs) && !args->question.verb; i++) {
 		if (!strcmp(word, verbs[i])) {
-			args->verb = word;
+			args->question.verb = word;
 			return;
 		}
 	}
-	if (args->verb && !strcmp(args->verb, "trigger") && !args->job)
-		args->job = word;
+	if (args->question.verb && !strcmp(args->question.verb, "trigger") && !args->question.job)
+		args->question.job = word;
 	else
-		argp_error(state, args->verb ? "watch %2$s takes no argument '%1$s'" : "watch takes no argument '%s'",
-			   word, args->verb);
+		argp_error(state,
+			   args->question.verb ? "watch %2$s takes no argument '%1$s'" : "watch takes no argument '%s'",
+			   word, args->question.verb);
 }
 
 static error_t parse_watch(int key, char *arg, struct argp_state *state)
@@ -155,13 +155,13 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 		args->config = arg;
 		return 0;
 	case 'j':
-		args->json = true;
+		args->question.json = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		take_word(state, args, arg);
 		return 0;
 	case ARGP_KEY_END:
-		if (args->json && (!args->verb || strcmp(args->verb, "status")))
+		if (args->question.json && (!args->question.verb || strcmp(args->question.verb, "status")))
 			argp_error(state, "--json is for watch status");
 		if (!until__given(&watch->trigger))
 			for (int kind = 0; kind < TRIGGER__COUNT; kind++)
@@ -195,24 +195,31 @@ static void on_stop_signal(int signal)
 
 /*
  * The line says which file, and wins over it: it is parsed before the file, and again after it. Who asks, and says where the one that
- * watches has its folder, needs no file.
+ * watches has its folder, needs no file. 0 or -errno after a message.
  */
 static int parse(int argc, char **argv, struct config *config, struct watch_args *args)
 {
 	const struct watch_args defaults = *args;
+	struct watch_question *question = &args->question;
 	const char *path;
+	bool says_state;
 	int err;
 
 	parse__or_die(&cmd_watch_argp, argc, argv, 0, args);
-	if (args->verb && args->watch.state != defaults.watch.state)
-		return 0;
 	path = args->config;
-	*args = defaults;
-	err = config__read(config, path ?: CONFIG, path);
-	if (err)
-		return err;
-	args->triggers_of_file = until__given(&args->watch.trigger);
-	parse__or_die(&cmd_watch_argp, argc, argv, 0, args);
+	says_state = args->watch.state != defaults.watch.state;
+	if (!question->verb || !says_state) {
+		*args = defaults;
+		err = config__read(config, path ?: CONFIG, path);
+		if (err)
+			return err;
+		args->triggers_of_file = until__given(&args->watch.trigger);
+		parse__or_die(&cmd_watch_argp, argc, argv, 0, args);
+	}
+	question->state = args->watch.state;
+	if (says_state || path)
+		snprintf(question->state_from, sizeof(question->state_from), " --%s %s",
+			 says_state ? "state" : "config", says_state ? question->state : path);
 	return 0;
 }
 
@@ -241,8 +248,8 @@ int cmd_watch(int argc, char **argv)
 		config__free(&config);
 		return SF_EXIT_USAGE;
 	}
-	if (args.verb) {
-		err = watch_ask(args.watch.state, args.verb, args.job, args.json);
+	if (args.question.verb) {
+		err = watch_ask(&args.question);
 	} else {
 		sigaction(SIGINT, &action, NULL);
 		sigaction(SIGTERM, &action, NULL);

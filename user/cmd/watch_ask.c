@@ -25,32 +25,59 @@ static void wait_a_little(void)
 	nanosleep(&(struct timespec){.tv_nsec = 1000000000 / ASKED_HZ}, NULL);
 }
 
-static int explain(const char *state, int err)
+/* A text whose commands `stepflame watch` have the option that says where it watches, too. malloc'ed; NULL: no memory. */
+static char *complete(const struct watch_question *question, const char *text)
 {
-	if (err == -ENOENT || err == -ECONNREFUSED)
-		log__error("start it: stepflame watch; or say where it watches: --state FOLDER",
-			   "nobody watches with the folder %s", state);
-	else if (err == -ETIMEDOUT)
+	static const char command[] = "stepflame watch";
+	char *out = NULL;
+	size_t bytes;
+	FILE *stream = open_memstream(&out, &bytes);
+
+	if (!stream)
+		return NULL;
+	for (const char *at; (at = strstr(text, command)); text = at + strlen(command))
+		fprintf(stream, "%.*s%s%s", (int)(at - text), text, command, question->state_from);
+	fputs(text, stream);
+	if (!fclose(stream))
+		return out;
+	free(out);
+	return NULL;
+}
+
+static int explain(const struct watch_question *question, int err)
+{
+	const char *state = question->state;
+	char *fix = NULL;
+
+	if (err == -ENOENT || err == -ECONNREFUSED) {
+		fix = complete(question, "start it: stepflame watch; or say where it watches: --state FOLDER");
+		log__error(fix, "nobody watches with the folder %s", state);
+	} else if (err == -ETIMEDOUT) {
 		log__error("look at its messages", "the one that watches with the folder %s does not answer", state);
-	else
+	} else {
 		log__error(err == -EACCES ? "ask as the user it runs as" : NULL,
 			   "cannot ask the one that watches with the folder %s: %s", state, strerror(-err));
+	}
+	free(fix);
 	return err;
 }
 
 /* 0 and *answer, or -errno after a message. */
-static int ask(const char *state, const char *request, json_t **answer)
+static int ask(const struct watch_question *question, const char *request, json_t **answer)
 {
-	int err = control__ask(state, request, answer);
+	int err = control__ask(question->state, request, answer);
 	const char *why, *fix;
+	char *completed;
 
 	if (err)
-		return explain(state, err);
+		return explain(question, err);
 	why = json_string_value(json_object_get(*answer, "error"));
 	fix = json_string_value(json_object_get(*answer, "fix"));
 	if (!why)
 		return 0;
-	log__error(fix, "%s", why);
+	completed = fix ? complete(question, fix) : NULL;
+	log__error(completed, "%s", why);
+	free(completed);
 	json_decref(*answer);
 	return -EINVAL;
 }
@@ -70,16 +97,17 @@ static void print_process(const char *job, const json_t *process)
 	free(name);
 }
 
-static void print_status(const json_t *status)
+static void print_status(const struct watch_question *question, const json_t *status)
 {
 	json_t *jobs = json_object_get(status, "jobs"), *job, *process;
 	size_t i, k;
 
 	if (json_is_true(json_object_get(status, "paused"))) {
-		printf("paused: no job is watched (%s)\n",
-		       !strcmp(json_string_value(json_object_get(status, "paused_by")) ?: "", "disk")
-			       ? "until its disk has room again"
-			       : "stepflame watch resume");
+		bool disk = !strcmp(json_string_value(json_object_get(status, "paused_by")) ?: "", "disk");
+
+		printf("paused: no job is watched (%s%s%s)\n",
+		       disk ? "until its disk has room again" : "stepflame watch", disk ? "" : question->state_from,
+		       disk ? "" : " resume");
 		return;
 	}
 	printf("watches %zu job%s; the ring has %.1f MB; %.1f s of CPU and at most %.0f MB of memory so far\n",
@@ -94,22 +122,22 @@ static void print_status(const json_t *status)
 }
 
 /* Asks until it is not busy with an event any more. 0 and *answer, or -errno after a message. */
-static int ask_patiently(const char *state, const char *request, json_t **answer)
+static int ask_patiently(const struct watch_question *question, const char *request, json_t **answer)
 {
-	int err = ask(state, request, answer);
+	int err = ask(question, request, answer);
 
 	for (int i = 0; !err && json_object_get(*answer, "busy"); i++) {
 		json_decref(*answer);
 		if (i == ASKED_SECONDS * ASKED_HZ)
-			return explain(state, -ETIMEDOUT);
+			return explain(question, -ETIMEDOUT);
 		wait_a_little();
-		err = ask(state, request, answer);
+		err = ask(question, request, answer);
 	}
 	return err;
 }
 
 /* Waits until it is kept, and prints the recording's path. */
-static int await_kept(const char *state, const json_t *answer)
+static int await_kept(const struct watch_question *question, const json_t *answer)
 {
 	char *name = utf8__escape(json_string_value(json_object_get(answer, "name")) ?: "");
 	char request[CONTROL_REQUEST];
@@ -119,17 +147,18 @@ static int await_kept(const char *state, const json_t *answer)
 	if (!name)
 		return -ENOMEM;
 	snprintf(request, sizeof(request), "kept %s", name);
-	err = ask_patiently(state, request, &kept);
+	err = ask_patiently(question, request, &kept);
 	if (!err) {
 		json_decref(kept);
-		printf("%s/events/%s.rec\n", state, name);
+		printf("%s/events/%s.rec\n", question->state, name);
 	}
 	free(name);
 	return err;
 }
 
-int watch_ask(const char *state, const char *verb, const char *job, bool json)
+int watch_ask(const struct watch_question *question)
 {
+	const char *verb = question->verb, *job = question->job;
 	char request[CONTROL_REQUEST];
 	json_t *answer;
 	int err;
@@ -138,15 +167,15 @@ int watch_ask(const char *state, const char *verb, const char *job, bool json)
 		log__error(NULL, "no job has a name of that length");
 		return -EINVAL;
 	}
-	err = ask_patiently(state, request, &answer);
+	err = ask_patiently(question, request, &answer);
 	if (err)
 		return err;
-	if (json)
+	if (question->json)
 		err = json__print(answer, JSON_INDENT(2), stdout) ?: printf("\n") < 0 ? -EIO : 0;
 	else if (!strcmp(verb, "status"))
-		print_status(answer);
+		print_status(question, answer);
 	else if (!strcmp(verb, "trigger"))
-		err = await_kept(state, answer);
+		err = await_kept(question, answer);
 	else
 		puts(json_is_true(json_object_get(answer, "paused")) ? "paused: all jobs are left alone" : "resumed");
 	json_decref(answer);
