@@ -86,7 +86,7 @@ static void take_word(struct argp_state *state, struct watch_args *args, char *w
 			return;
 		}
 	}
-	if (args->question.verb && !strcmp(args->question.verb, "trigger") && !args->question.job)
+	if (args->question.verb && strcmp(args->question.verb, "status") && !args->question.job)
 		args->question.job = word;
 	else
 		argp_error(state,
@@ -176,13 +176,14 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 const struct argp cmd_watch_argp = {
 	.options = options,
 	.parser = parse_watch,
-	.args_doc = "\nstatus\npause\nresume\ntrigger [JOB]",
+	.args_doc = "\nstatus\npause [JOB]\nresume [JOB]\ntrigger [JOB]",
 	.doc = "Watch all training jobs of this host, those too that start later, until SIGTERM or Ctrl-C. The last "
 	       "minutes of all of them are in FOLDER/ring.rec. When a step is slow, a job stands still, or one of its "
 	       "processes ends badly, the job's part of that is kept as a recording in FOLDER/events, with its summary "
 	       "as text.\n\n"
-	       "The other forms ask the one that watches: what it does; to leave all jobs until it is told to resume; "
-	       "or to keep now what it has of a job, which is named as in the status, or by one of its processes.\v"
+	       "The other forms ask the one that watches: what it does; to leave all jobs, or one, until it is told to "
+	       "resume; or to keep now what it has of a job, which is named as in the status, or by one of its "
+	       "processes.\v"
 	       "A process with STEPFLAME_WATCH=0 in its environment is left out.",
 };
 

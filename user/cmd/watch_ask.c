@@ -82,14 +82,16 @@ static int ask(const struct watch_question *question, const char *request, json_
 	return -EINVAL;
 }
 
-static void print_process(const char *job, const json_t *process)
+static void print_process(const char *job, bool paused, const json_t *process)
 {
 	json_t *rank = json_object_get(process, "rank"), *since = json_object_get(process, "last_step_s");
 	char rank_text[16] = "-", since_text[32] = "-", *name = utf8__escape(job);
 
 	if (json_is_integer(rank))
 		snprintf(rank_text, sizeof(rank_text), "%lld", json_integer_value(rank));
-	if (json_is_number(since))
+	if (paused)
+		snprintf(since_text, sizeof(since_text), "paused");
+	else if (json_is_number(since))
 		snprintf(since_text, sizeof(since_text), "%.1f s ago", json_number_value(since));
 	printf("%-*s %8lld %5s %10lld  %s\n", JOB_SHOWN, name ?: "",
 	       json_integer_value(json_object_get(process, "pid")), rank_text,
@@ -118,7 +120,8 @@ static void print_status(const struct watch_question *question, const json_t *st
 	if (json_array_size(jobs))
 		printf("%-*s %8s %5s %10s  %s\n", JOB_SHOWN, "JOB", "PID", "RANK", "STEPS", "LAST STEP");
 	json_array_foreach(jobs, i, job) json_array_foreach(json_object_get(job, "processes"), k, process)
-		print_process(json_string_value(json_object_get(job, "job")) ?: "", process);
+		print_process(json_string_value(json_object_get(job, "job")) ?: "",
+			      json_is_true(json_object_get(job, "paused")), process);
 }
 
 /* Asks until it is not busy with an event any more. 0 and *answer, or -errno after a message. */
@@ -156,6 +159,19 @@ static int await_kept(const struct watch_question *question, const json_t *answe
 	return err;
 }
 
+static void print_pause(const json_t *answer)
+{
+	const char *job = json_string_value(json_object_get(answer, "job"));
+	bool paused = json_is_true(json_object_get(answer, "paused"));
+	char *name = job ? utf8__escape(job) : NULL;
+
+	if (job)
+		printf(paused ? "paused: job %s is left alone\n" : "resumed: job %s\n", name ?: "");
+	else
+		puts(paused ? "paused: all jobs are left alone" : "resumed");
+	free(name);
+}
+
 int watch_ask(const struct watch_question *question)
 {
 	const char *verb = question->verb, *job = question->job;
@@ -177,7 +193,7 @@ int watch_ask(const struct watch_question *question)
 	else if (!strcmp(verb, "trigger"))
 		err = await_kept(question, answer);
 	else
-		puts(json_is_true(json_object_get(answer, "paused")) ? "paused: all jobs are left alone" : "resumed");
+		print_pause(answer);
 	json_decref(answer);
 	return err ?: common__flush(stdout);
 }

@@ -9,7 +9,7 @@
 struct watch_question {
 	const char *state;              /* the folder */
 	char state_from[PATH_MAX + 16]; /* for commands that are shown: "", or " --state FOLDER", " --config FILE" */
-	const char *verb, *job;         /* job: of trigger; NULL: the only one */
+	const char *verb, *job;         /* job: NULL: all; of trigger: the only one */
 	bool json;
 };
 

@@ -101,11 +101,23 @@ static int say_endings(const struct summary *summary, struct lines *lines)
 
 /* ---- title and steps ---- */
 
+static void say_rests(const struct seen *seen, struct lines *lines)
+{
+	const struct line_text how = {seen->budget_micros ? "Budget" : "Paused", LINE_PLAIN, 2, 1, 0};
+	char budget[32] = "", whole[32];
+
+	if (seen->budget_micros)
+		snprintf(budget, sizeof(budget), "%g %% of the time: ", seen->budget_micros / 1e4);
+	lines__add(lines, &how, "%srecorded in %" PRIu32 " part%s of %s; all below is of %s", budget, seen->parts,
+		   seen->parts == 1 ? "" : "s", summary_words__duration(seen->whole_ns, whole),
+		   seen->parts == 1 ? "it" : "these");
+}
+
 static void say_title(const struct summary *summary, struct lines *lines)
 {
 	const struct line_text how = {"Recorded", LINE_PLAIN, 2, 4, 0};
 	const struct rec_target *targets, *main = NULL;
-	char python[64] = "", torch[64] = "", jax[64] = "", what[64], window[32] = "?", whole[32];
+	char python[64] = "", torch[64] = "", jax[64] = "", what[64], window[32] = "?";
 	const struct seen seen = job__seen(summary->job);
 	size_t cnt, mains = 0;
 
@@ -129,10 +141,7 @@ static void say_title(const struct summary *summary, struct lines *lines)
 		summary_words__duration(seen.ns, window);
 	lines__add(lines, &how, "%s of %s%s%s%s", window, what, python, torch, jax);
 	if (seen.rests)
-		lines__add(lines, &(struct line_text){"Budget", LINE_PLAIN, 2, 1, 0},
-			   "%g %% of the time: recorded in %" PRIu32 " part%s of %s; all below is of %s",
-			   seen.budget_micros / 1e4, seen.parts, seen.parts == 1 ? "" : "s",
-			   summary_words__duration(seen.whole_ns, whole), seen.parts == 1 ? "it" : "these");
+		say_rests(&seen, lines);
 	if (job__dropped(summary->job)->hdr.type)
 		lines__add(
 			lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 1, 0},

@@ -2,6 +2,7 @@
 #include "user/session/budget.h"
 
 #include <bpf/libbpf.h>
+#include <errno.h>
 #include <stdlib.h>
 
 #include "include/resource_records.h"
@@ -61,19 +62,29 @@ bool budget_account__is_earned(const struct budget_account *account, double shar
 
 struct budget_group {
 	uint32_t number;
+	bool paused; /* it rests until session__resume */
 	struct budget_account account;
 	/* Of this look: */
 	double paid_ns; /* by the process that paid most */
 	uint64_t steps; /* by the process that made most */
 };
 
-static struct budget_group *group_of(struct session *s, uint32_t number)
+static struct budget_group *find_group(const struct session *s, uint32_t number)
 {
-	struct budget_group *groups = s->budget.groups.items, *new;
+	struct budget_group *groups = s->budget.groups.items;
 
 	for (size_t i = 0; i < s->budget.groups.cnt; i++)
 		if (groups[i].number == number)
 			return &groups[i];
+	return NULL;
+}
+
+static struct budget_group *group_of(struct session *s, uint32_t number)
+{
+	struct budget_group *new = find_group(s, number);
+
+	if (new)
+		return new;
 	new = array__add(&s->budget.groups, sizeof(*new));
 	if (!new)
 		return NULL;
@@ -204,16 +215,47 @@ void budget__tend(struct session *s)
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (!s->targets[i]->gone)
 			look_at(s, s->targets[i]);
-	for (size_t i = 0; i < s->budget.groups.cnt; i++)
-		settle(s, (struct budget_group *)s->budget.groups.items + i, now);
+	for (size_t i = 0; i < s->budget.groups.cnt; i++) {
+		struct budget_group *group = (struct budget_group *)s->budget.groups.items + i;
+
+		if (!group->paused)
+			settle(s, group, now);
+	}
 }
 
 void budget__join(struct session *s, struct target *t)
 {
-	struct budget_group *group = s->options.budget ? group_of(s, t->group) : NULL;
+	struct budget_group *group = s->options.budget ? group_of(s, t->group) : find_group(s, t->group);
 
 	if (group && !group->account.opened_ns)
 		begin_rest(s, t, session__now_ns());
+}
+
+int session__pause(struct session *s, uint32_t number)
+{
+	struct budget_group *group = group_of(s, number);
+
+	if (!group)
+		return -ENOMEM;
+	group->paused = true;
+	if (group->account.opened_ns)
+		rest(s, group);
+	return 0;
+}
+
+/* With a budget, it goes on once the next window is earned. */
+void session__resume(struct session *s, uint32_t number)
+{
+	struct budget_group *group = find_group(s, number);
+
+	if (!group || !group->paused)
+		return;
+	group->paused = false;
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (is_in(s->targets[i], group) && !s->targets[i]->forked)
+			s->targets[i]->pending = true; /* it may have loaded libraries */
+	if (!s->options.budget)
+		wake(s, group);
 }
 
 void budget__free(struct session *s)
