@@ -73,8 +73,8 @@ struct rec_shortage {
 };
 
 /*
- * The rests of a process: times without probes and samples, so that it pays no more than its budget.
- * One record as it begins, and again when it is over.
+ * The rests of a process: times without probes and samples, so that it pays no more than its budget,
+ * or because somebody has paused it. One record as it begins, and again when it is over.
  */
 struct rec_rest {
 	struct rec_hdr hdr;
@@ -83,7 +83,7 @@ struct rec_rest {
 	__u64 before_ns;     /* the sum of the rests before this one */
 	__u64 from_ns;       /* this one */
 	__u64 to_ns;         /* 0: it goes on */
-	__u32 budget_micros; /* what it may pay, in microseconds a second of a thread */
+	__u32 budget_micros; /* what it may pay, in microseconds a second of a thread; 0: any */
 	__u32 pad;
 };
 

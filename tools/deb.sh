@@ -37,7 +37,11 @@ gzip -9n "$doc/changelog" "$doc/changelog.Debian"
 } >"$doc/copyright"
 rm "$doc/LICENSE"
 
+install -D -m 644 "$doc/watch.conf" "$root/etc/stepflame/watch.conf"
+rm "$doc/watch.conf"
+
 mkdir "$root/DEBIAN"
+echo /etc/stepflame/watch.conf >"$root/DEBIAN/conffiles"
 # dpkg-shlibdeps reads the control file of a source package.
 mkdir "$work/debian"
 printf 'Source: stepflame\n\nPackage: stepflame\nArchitecture: amd64\n' >"$work/debian/control"

@@ -198,6 +198,11 @@ def test_deb(root):
     for name in ("bash-completion/completions/stepflame", "zsh/vendor-completions/_stepflame", "fish/vendor_completions.d/stepflame.fish", "doc/stepflame/copyright"):
         assert (share / name).stat().st_size, name
     assert (root.folder / "usr/lib/stepflame/libstepflame-inject.so").stat().st_size
+    assert output_of("dpkg-deb", "-I", deb, "conffiles") == "/etc/stepflame/watch.conf\n"
+    settings = root.folder / "etc/stepflame/watch.conf"
+    settings.write_text(settings.read_text() + "state = /tmp/elsewhere\n")
+    done = subprocess.run(root.command("/usr/bin/stepflame", "watch", "status"), capture_output=True, text=True)
+    assert done.returncode == helpers.ERROR and "nobody watches with the folder /tmp/elsewhere" in done.stderr, done
 
 
 def test_containerfile():

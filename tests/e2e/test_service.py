@@ -51,6 +51,18 @@ def test_unit_is_valid(tmp_path):
     assert done.returncode == 0 and not done.stderr, done
 
 
+def test_settings(tmp_path):
+    """The file of the package says what can be set, and each of these may be set so."""
+    text = (SERVICE / "watch.conf").read_text()
+    shown = re.findall(r"^#([a-z-]+) = \S+$", text, re.M)
+    known = re.findall(r"^ +(?:-\w, )?--([\w-]+)=", helpers.stepflame("help", "watch").stdout, re.M)
+    assert set(shown) == set(known) - {"duration", "config"}
+    file = tmp_path / "watch.conf"
+    file.write_text(re.sub(r"^#(?=[a-z-]+ = )", "", text, flags=re.M).replace("/var/lib", str(tmp_path)))
+    asked = helpers.stepflame("watch", "status", "--config", file)
+    assert asked.returncode == helpers.ERROR and "nobody watches with the folder %s/stepflame\n" % tmp_path in asked.stderr, asked
+
+
 def test_alerts(tmp_path):
     """When they ring, and when not, as promtool reckons."""
     if not shutil.which("promtool"):

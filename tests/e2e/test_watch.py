@@ -17,6 +17,7 @@ import pytest
 import recfile
 from eventful import Watched
 from helpers import END_SECONDS, ERROR, OK, stepflame
+from test_budget import check_steps, start_of
 
 SLOW_SECONDS = 3
 TRIGGERS = ["--trigger", "slow=%ds" % (SLOW_SECONDS - 1), "--trigger", "stall=1h", "--trigger", "end"]
@@ -227,6 +228,7 @@ def test_asked(bench):
     for name, says in ((os.getpid(), "no job that runs goes by"), ("\x1b[31m", "goes by '\\x1b[31m'"), ("x" * 300, "no job has a name of that length")):
         result = ask(watch, "trigger", name)
         assert result.returncode == ERROR and says in result.stderr and "\x1b" not in result.stderr, result
+    assert "fix: stepflame watch --state %s status shows the jobs" % watch.state in ask(watch, "trigger", os.getpid()).stderr
     assert helpers.breakpoints(steps.pid)
     (watch.state / "events").rename(watch.state / "elsewhere")
     result = ask(watch, "trigger", steps.pid)
@@ -243,6 +245,7 @@ def test_asked(bench):
     assert ask(watch, "pause").stdout == "paused: all jobs are left alone\n"
     assert status()["paused"] and not helpers.breakpoints(steps.pid) and not mine()
     assert "the watch is paused" in ask(watch, "trigger", steps.pid).stderr
+    assert "no job is watched (stepflame watch --state %s resume)" % watch.state in ask(watch, "status").stdout
     watch.end()
     again = Watch(bench)
     again.says("leaves all jobs alone, while there is")
@@ -258,7 +261,78 @@ def test_asked(bench):
     assert "slow" not in again.process.stderr  # the pause is no step
     steps.truth()
     result = ask(watch, "status")
-    assert result.returncode == ERROR and "nobody watches" in result.stderr and "fix: start it" in result.stderr, result
+    assert result.returncode == ERROR and "nobody watches" in result.stderr and "fix: start it: stepflame watch --state %s;" % watch.state in result.stderr, result
+
+
+def children_of(pid):
+    return [int(child) for thread in Path("/proc/%d/task" % pid).iterdir() for child in (thread / "children").read_text().split()]
+
+
+@pytest.mark.alone  # beside another that watches all jobs there would be breakpoints
+def test_one_paused(bench):
+    """Of two jobs, one is left alone with its workers, also by the next watch, until it is resumed; the steps of the other go on."""
+    stop = bench.directory / "stop"
+    one = bench.job("ticking.py", "--stop", stop, "--workers", 2, cold=True, env={"STEPFLAME_WATCH": "1"})
+    watch = Watch(bench, "--trigger", "stall=2s", "--trigger", "slow=2s")
+    other = Watched(bench)
+    one.until_ready()
+    watch.watches(other)
+    watch.says("watches process %d" % one.pid)
+    one.release()
+
+    def probed():
+        return [pid for pid in [one.pid, *children_of(one.pid)] if helpers.breakpoints(pid)]
+
+    def jobs(of):
+        status = json.loads(ask(of, "status", "--json").stdout)["jobs"]
+        return {process["pid"]: (job["paused"], process["steps"]) for job in status for process in job["processes"]}
+
+    def steps_go_on(of, pid):
+        before = jobs(of).get(pid, (False, 0))[1]
+        helpers.until(END_SECONDS, lambda: jobs(of).get(pid, (False, 0))[1] > before + 3, of.process.what)
+
+    steps_go_on(watch, one.pid)
+    steps_go_on(watch, other.pid)
+    assert len(probed()) == 3
+    said = ask(watch, "pause", one.pid)
+    assert said.returncode == OK and said.stdout == "paused: job pid %d is left alone\n" % one.pid, said
+    assert not probed() and helpers.breakpoints(other.pid)
+    paused = jobs(watch)
+    assert paused[one.pid][0] and not paused[other.pid][0]
+    assert re.search(r"^pid %d +%d +- +\d+  paused$" % (one.pid, one.pid), ask(watch, "status").stdout, re.M)
+    one.until_ran(3)
+    steps_go_on(watch, other.pid)
+    assert jobs(watch)[one.pid] == paused[one.pid] and not probed()
+    series = {}
+    helpers.until(END_SECONDS, lambda: series.update(metrics_of(watch.state / "metrics.prom")) or 'stepflame_rested_seconds_total{job="pid %d",rank="pid %d"}' % (one.pid, one.pid) in series, watch.process.what)
+    assert 'stepflame_last_step_timestamp_seconds{job="pid %d",rank="pid %d"}' % (one.pid, one.pid) not in metrics_of(watch.state / "metrics.prom")
+    assert ask(watch, "resume", "pid %d" % one.pid).stdout == "resumed: job pid %d\n" % one.pid
+    steps_go_on(watch, one.pid)
+    assert len(probed()) == 3 and not jobs(watch)[one.pid][0]
+    kept = Path(ask(watch, "trigger", one.pid).stdout.strip())
+
+    ask(watch, "pause", one.pid)
+    ask(watch, "pause")
+    ask(watch, "resume")
+    watch.says("job pid %d, which is paused: watches process" % one.pid)
+    watch.end()
+    again = Watch(bench)
+    again.says("job pid %d, which is paused: watches process" % one.pid)
+    steps_go_on(again, other.pid)
+    assert not probed() and jobs(again)[one.pid][0]
+    assert "goes by '1'" in ask(again, "pause", 1).stderr
+    ask(again, "resume", one.pid)
+    steps_go_on(again, one.pid)
+    again.end()
+    assert not probed() and not helpers.breakpoints(other.pid)
+    events = [line for line in watch.process.stderr.splitlines() if re.search("job pid %d: .*( took |ended no)" % one.pid, line)]
+    assert not events, events  # the pause is neither
+    stop.touch()
+    ticks = one.truth()["ticks"]
+    other.truth()
+    report = helpers.report(kept, "--steps")
+    assert report["window"]["rests"] == 1 and "Paused" in helpers.report_text(kept)
+    check_steps(report, start_of(kept), ticks)
 
 
 @pytest.mark.alone
@@ -362,6 +436,8 @@ def test_room_for_events(bench):
         (["-F", "x"], "-F wants"),
         (["more"], "takes no argument"),
         (["status", "more"], "takes no argument"),
+        (["pause", "a", "b"], "takes no argument"),
+        (["--config", "/nonexistent"], "cannot use /nonexistent"),
         (["trigger", "a", "b"], "takes no argument"),
         (["--json"], "--json is for"),
     ],

@@ -77,6 +77,17 @@ def test_ticks(tmp_path):
     assert "Cost job 0.25 % slower (measured, +-0.05)" in text, text
 
 
+def test_paused(tmp_path):
+    """A rest without a budget: somebody has paused the job, which the reports say."""
+    file = written(tmp_path / "a.rec", (0, 99), (18 * S + STEP, 98), end=20 * S, rests=[(1, 0, START + 2 * S, START + 18 * S, 0)])
+    found = helpers.report(file, "--steps")
+    assert len(found["steps"]) == 99 + 98 and found["window"]["rests"] == 1 and found["overhead"]["budget_percent"] is None
+    text = " ".join(helpers.report_text(file).split())
+    assert "Paused recorded in 2 parts of 20.0 s; all below is of these" in text and "Budget" not in text, text
+    simple = " ".join(helpers.report_text(file, "--simple").split())
+    assert "window: 4 s of 20 s (in 2 parts, paused in between), 199 steps ended" in simple, simple
+
+
 def test_rests_at_the_end(tmp_path):
     """It has stopped in the middle of a rest: nobody knows whether it made steps since."""
     file = written(tmp_path / "a.rec", (0, 99), end=60 * S, rests=[(1, 0, START + 2 * S)])

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "user/cmd/cmd.h"
+#include "user/cmd/config.h"
 #include "user/cmd/parse.h"
 #include "user/cmd/session_args.h"
 #include "user/cmd/until.h"
@@ -17,6 +18,7 @@
 #include "user/lib/log.h"
 #include "user/recording/recording.h"
 
+#define CONFIG            "/etc/stepflame/watch.conf"
 #define STATE             "/var/lib/stepflame"
 #define WATCH_HZ          19
 #define LAST_NS           (600 * 1000000000ull)
@@ -39,7 +41,8 @@ enum {
 	OPT_QUIET,
 	OPT_PER_HOUR,
 	OPT_KEEP_EVERY,
-	OPT_BUDGET
+	OPT_BUDGET,
+	OPT_CONFIG
 };
 
 static const struct argp_option options[] = {
@@ -60,31 +63,35 @@ static const struct argp_option options[] = {
 	 "keep what the ring has of each job every TIME without an event, too, to compare with (default: never)", 0},
 	{"budget", OPT_BUDGET, "PERCENT", 0, BUDGET_HELP, 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 19; 0: neither)", 0},
+	{"config", OPT_CONFIG, "FILE", 0,
+	 "read the options that are not given here from FILE (default " CONFIG ", if it is there)", 0},
 	{"json", 'j', NULL, 0, "status: print one JSON object", 0},
 	{0},
 };
 
 struct watch_args {
 	struct watch_options watch;
-	const char *verb, *job; /* NULL: watch; of trigger: the only job */
-	bool json;
+	struct watch_question question; /* verb NULL: none, watch */
+	const char *config;             /* NULL: that of the host */
+	bool triggers_of_file;          /* those that are set so far */
 };
 
 static void take_word(struct argp_state *state, struct watch_args *args, char *word)
 {
 	static const char *const verbs[] = {"status", "pause", "resume", "trigger"};
 
-	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs) && !args->verb; i++) {
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs) && !args->question.verb; i++) {
 		if (!strcmp(word, verbs[i])) {
-			args->verb = word;
+			args->question.verb = word;
 			return;
 		}
 	}
-	if (args->verb && !strcmp(args->verb, "trigger") && !args->job)
-		args->job = word;
+	if (args->question.verb && strcmp(args->question.verb, "status") && !args->question.job)
+		args->question.job = word;
 	else
-		argp_error(state, args->verb ? "watch %2$s takes no argument '%1$s'" : "watch takes no argument '%s'",
-			   word, args->verb);
+		argp_error(state,
+			   args->question.verb ? "watch %2$s takes no argument '%1$s'" : "watch takes no argument '%s'",
+			   word, args->question.verb);
 }
 
 static error_t parse_watch(int key, char *arg, struct argp_state *state)
@@ -120,6 +127,9 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 		watch->leave_free = session_args__size(state, arg);
 		return 0;
 	case OPT_TRIGGER:
+		if (args->triggers_of_file)
+			watch->trigger = (struct trigger_options){};
+		args->triggers_of_file = false;
 		until__option(state, &watch->trigger, "--trigger", arg);
 		return 0;
 	case OPT_QUIET:
@@ -141,14 +151,17 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 	case 'F':
 		watch->session.frequency = session_args__frequency(state, arg);
 		return 0;
+	case OPT_CONFIG:
+		args->config = arg;
+		return 0;
 	case 'j':
-		args->json = true;
+		args->question.json = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		take_word(state, args, arg);
 		return 0;
 	case ARGP_KEY_END:
-		if (args->json && (!args->verb || strcmp(args->verb, "status")))
+		if (args->question.json && (!args->question.verb || strcmp(args->question.verb, "status")))
 			argp_error(state, "--json is for watch status");
 		if (!until__given(&watch->trigger))
 			for (int kind = 0; kind < TRIGGER__COUNT; kind++)
@@ -163,13 +176,14 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 const struct argp cmd_watch_argp = {
 	.options = options,
 	.parser = parse_watch,
-	.args_doc = "\nstatus\npause\nresume\ntrigger [JOB]",
+	.args_doc = "\nstatus\npause [JOB]\nresume [JOB]\ntrigger [JOB]",
 	.doc = "Watch all training jobs of this host, those too that start later, until SIGTERM or Ctrl-C. The last "
 	       "minutes of all of them are in FOLDER/ring.rec. When a step is slow, a job stands still, or one of its "
 	       "processes ends badly, the job's part of that is kept as a recording in FOLDER/events, with its summary "
 	       "as text.\n\n"
-	       "The other forms ask the one that watches: what it does; to leave all jobs until it is told to resume; "
-	       "or to keep now what it has of a job, which is named as in the status, or by one of its processes.\v"
+	       "The other forms ask the one that watches: what it does; to leave all jobs, or one, until it is told to "
+	       "resume; or to keep now what it has of a job, which is named as in the status, or by one of its "
+	       "processes.\v"
 	       "A process with STEPFLAME_WATCH=0 in its environment is left out.",
 };
 
@@ -180,8 +194,39 @@ static void on_stop_signal(int signal)
 	stop = 1;
 }
 
+/*
+ * The line says which file, and wins over it: it is parsed before the file, and again after it. Who asks, and says where the one that
+ * watches has its folder, needs no file. 0 or -errno after a message.
+ */
+static int parse(int argc, char **argv, struct config *config, struct watch_args *args)
+{
+	const struct watch_args defaults = *args;
+	struct watch_question *question = &args->question;
+	const char *path;
+	bool says_state;
+	int err;
+
+	parse__or_die(&cmd_watch_argp, argc, argv, 0, args);
+	path = args->config;
+	says_state = args->watch.state != defaults.watch.state;
+	if (!question->verb || !says_state) {
+		*args = defaults;
+		err = config__read(config, path ?: CONFIG, path);
+		if (err)
+			return err;
+		args->triggers_of_file = until__given(&args->watch.trigger);
+		parse__or_die(&cmd_watch_argp, argc, argv, 0, args);
+	}
+	question->state = args->watch.state;
+	if (says_state || path)
+		snprintf(question->state_from, sizeof(question->state_from), " --%s %s",
+			 says_state ? "state" : "config", says_state ? question->state : path);
+	return 0;
+}
+
 int cmd_watch(int argc, char **argv)
 {
+	static const int never[] = {'d', OPT_CONFIG, 0};
 	struct watch_args args = {
 		.watch =
 			{
@@ -195,12 +240,22 @@ int cmd_watch(int argc, char **argv)
 				.session = {.frequency = WATCH_HZ, .step_times = true},
 			},
 	};
+	struct config config = {
+		.argp = &cmd_watch_argp, .input = &args, .section = "watch", .never = never, .many = OPT_TRIGGER};
 	struct sigaction action = {.sa_handler = on_stop_signal};
+	int err;
 
-	parse__or_die(&cmd_watch_argp, argc, argv, 0, &args);
-	if (args.verb)
-		return log__exit_code(watch_ask(args.watch.state, args.verb, args.job, args.json));
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	return log__exit_code(watch__run(&args.watch, &stop));
+	if (parse(argc, argv, &config, &args)) {
+		config__free(&config);
+		return SF_EXIT_USAGE;
+	}
+	if (args.question.verb) {
+		err = watch_ask(&args.question);
+	} else {
+		sigaction(SIGINT, &action, NULL);
+		sigaction(SIGTERM, &action, NULL);
+		err = watch__run(&args.watch, &stop);
+	}
+	config__free(&config);
+	return log__exit_code(err);
 }

@@ -3,9 +3,17 @@
 #ifndef STEPFLAME_USER_CMD_WATCH_ASK_H
 #define STEPFLAME_USER_CMD_WATCH_ASK_H
 
+#include <limits.h>
 #include <stdbool.h>
 
-/* job: of trigger; NULL: the only one. 0, or -errno after a message. */
-int watch_ask(const char *state, const char *verb, const char *job, bool json);
+struct watch_question {
+	const char *state;              /* the folder */
+	char state_from[PATH_MAX + 16]; /* for commands that are shown: "", or " --state FOLDER", " --config FILE" */
+	const char *verb, *job;         /* job: NULL: all; of trigger: the only one */
+	bool json;
+};
+
+/* 0, or -errno after a message. */
+int watch_ask(const struct watch_question *question);
 
 #endif

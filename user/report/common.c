@@ -133,7 +133,7 @@ double common__own_percent(const struct job *job)
 static void print_window(const struct job *job, FILE *out)
 {
 	const struct seen seen = job__seen(job);
-	char of[96] = "";
+	char of[96] = "", why[32] = "paused in between";
 	uint64_t steps;
 	uint32_t rule;
 
@@ -142,9 +142,11 @@ static void print_window(const struct job *job, FILE *out)
 		return;
 	}
 	boundaries__count(job, &steps, &rule);
+	if (seen.budget_micros)
+		snprintf(why, sizeof(why), "for --budget %g", seen.budget_micros / 1e4);
 	if (seen.rests)
-		snprintf(of, sizeof(of), " of %.4g s (in %" PRIu32 " part%s, for --budget %g)", whole_s(job),
-			 seen.parts, seen.parts == 1 ? "" : "s", seen.budget_micros / 1e4);
+		snprintf(of, sizeof(of), " of %.4g s (in %" PRIu32 " part%s, %s)", whole_s(job), seen.parts,
+			 seen.parts == 1 ? "" : "s", why);
 	text__paragraph(out, "window: %.4g s%s, %" PRIu64 " step%s ended (%s)", seen.ns / 1e9, of, steps,
 			steps == 1 ? "" : "s", common__step_rule(rule));
 }

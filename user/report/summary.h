@@ -82,7 +82,7 @@ void summary__say_workers(const struct summary *summary, struct lines *lines);
 
 struct seen;
 
-/* In summary_budget.c. Adds in how many parts of its time the job was recorded, and what its rests say. */
+/* In summary_budget.c. Adds in how many parts of its time a job that rested was recorded, and what its rests say. */
 void summary__say_budget(const struct summary *summary, const struct seen *seen, struct lines *lines);
 /* What the rests say of the cost: "job 0.4 % slower (measured, +-0.1)". false: nothing. */
 bool summary__measured(const struct summary *summary, char *out, size_t room);

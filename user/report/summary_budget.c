@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The summary's lines on a recording with --budget: its windows, its rests, and what it costs. */
+/* The summary's lines on a job that rested, for --budget or since it was paused: its windows, its rests, and what it costs. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -19,14 +19,17 @@ static const struct rec_overhead *measured_of(const struct summary *summary, con
 
 void summary__say_budget(const struct summary *summary, const struct seen *seen, struct lines *lines)
 {
-	const struct line_text how = {"Budget", LINE_PLAIN, 2, 1, 0}, more = {"", LINE_PLAIN, 2, 1, 0};
+	const struct line_text how = {seen->budget_micros ? "Budget" : "Paused", LINE_PLAIN, 2, 1, 0};
+	const struct line_text more = {"", LINE_PLAIN, 2, 1, 0};
 	const struct rec_overhead *overhead = measured_of(summary, seen);
-	char whole[32], median[32], longest[32];
+	char budget[32] = "", whole[32], median[32], longest[32];
 	struct rest_steps steps;
 
-	lines__add(lines, &how, "%g %% of the time: recorded in %" PRIu32 " part%s of %s; all below is of %s",
-		   seen->budget_micros / 1e4, seen->parts, seen->parts == 1 ? "" : "s",
-		   summary_words__duration(seen->whole_ns, whole), seen->parts == 1 ? "it" : "these");
+	if (seen->budget_micros)
+		snprintf(budget, sizeof(budget), "%g %% of the time: ", seen->budget_micros / 1e4);
+	lines__add(lines, &how, "%srecorded in %" PRIu32 " part%s of %s; all below is of %s", budget, seen->parts,
+		   seen->parts == 1 ? "" : "s", summary_words__duration(seen->whole_ns, whole),
+		   seen->parts == 1 ? "it" : "these");
 	if (!job__rest_steps(summary->job, seen->pid, &steps) && steps.cnt)
 		lines__add(lines, &more, "steps between them: %" PRIu64 ", median %s, longest %s", steps.cnt,
 			   summary_words__duration(steps.median_ns, median),

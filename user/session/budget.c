@@ -2,6 +2,7 @@
 #include "user/session/budget.h"
 
 #include <bpf/libbpf.h>
+#include <errno.h>
 #include <stdlib.h>
 
 #include "include/resource_records.h"
@@ -67,6 +68,7 @@ bool budget_account__is_earned(const struct budget_account *account, double shar
 
 struct budget_group {
 	uint32_t number;
+	bool paused; /* it rests until session__resume */
 	struct budget_account account;
 	uint64_t control_ns; /* when the next rest to measure is due; 0: nothing can be measured */
 	uint64_t until_ns;   /* this rest lasts at least until then */
@@ -82,13 +84,22 @@ static double uniform(struct session *s)
 	return (double)rand_r(&s->budget.seed) / RAND_MAX;
 }
 
-static struct budget_group *group_of(struct session *s, uint32_t number)
+static struct budget_group *find_group(const struct session *s, uint32_t number)
 {
-	struct budget_group *groups = s->budget.groups.items, *new;
+	struct budget_group *groups = s->budget.groups.items;
 
 	for (size_t i = 0; i < s->budget.groups.cnt; i++)
 		if (groups[i].number == number)
 			return &groups[i];
+	return NULL;
+}
+
+static struct budget_group *group_of(struct session *s, uint32_t number)
+{
+	struct budget_group *new = find_group(s, number);
+
+	if (new)
+		return new;
 	new = array__add(&s->budget.groups, sizeof(*new));
 	if (!new)
 		return NULL;
@@ -124,13 +135,14 @@ static int command(struct session *s, const struct target *t, enum proc_command_
 	return programs__command(s->skel, &command);
 }
 
-static void begin_rest(struct session *s, struct target *t, uint64_t now)
+static void begin_rest(struct session *s, const struct budget_group *group, struct target *t, uint64_t now)
 {
 	command(s, t, COMMAND_REST, now);
 	t->rest.before_ns += t->rest.to_ns - t->rest.from_ns;
 	t->rest.from_ns = now;
 	t->rest.to_ns = 0;
 	t->rest.rests = true;
+	t->rest.paused = group->paused;
 	t->rest.cnt++;
 }
 
@@ -154,7 +166,7 @@ static void rest(struct session *s, struct budget_group *group)
 	budget_account__rest(&group->account, s->options.budget, now); /* from now on, children join it in its rest */
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (is_in(s->targets[i], group))
-			begin_rest(s, s->targets[i], now);
+			begin_rest(s, group, s->targets[i], now);
 	SOURCES_CALL(rest, s);
 	ring_buffer__consume(s->ring); /* what came before comes first */
 	for (size_t i = 0; i < s->target_cnt; i++)
@@ -168,7 +180,7 @@ static void rest(struct session *s, struct budget_group *group)
 
 static void end_rest(struct session *s, struct target *t)
 {
-	t->rest.rests = false;
+	t->rest.rests = t->rest.paused = false;
 	targets__reattach(s, t);
 	t->rest.to_ns = session__now_ns();
 	if (t->open)
@@ -269,16 +281,51 @@ void budget__tend(struct session *s)
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (!s->targets[i]->gone)
 			look_at(s, s->targets[i]);
-	for (size_t i = 0; i < s->budget.groups.cnt; i++)
-		settle(s, (struct budget_group *)s->budget.groups.items + i, now);
+	for (size_t i = 0; i < s->budget.groups.cnt; i++) {
+		struct budget_group *group = (struct budget_group *)s->budget.groups.items + i;
+
+		if (!group->paused)
+			settle(s, group, now);
+	}
 }
 
 void budget__join(struct session *s, struct target *t)
 {
-	struct budget_group *group = s->options.budget ? group_of(s, t->group) : NULL;
+	struct budget_group *group = s->options.budget ? group_of(s, t->group) : find_group(s, t->group);
 
 	if (group && !group->account.opened_ns)
-		begin_rest(s, t, session__now_ns());
+		begin_rest(s, group, t, session__now_ns());
+}
+
+int session__pause(struct session *s, uint32_t number)
+{
+	struct budget_group *group = group_of(s, number);
+
+	if (!group)
+		return -ENOMEM;
+	group->paused = true;
+	if (group->account.opened_ns)
+		rest(s, group);
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (is_in(s->targets[i], group))
+			s->targets[i]->rest.paused = true;
+	targets__detach_group(s, number); /* it may have rested already */
+	return 0;
+}
+
+/* With a budget, it goes on once the next window is earned. */
+void session__resume(struct session *s, uint32_t number)
+{
+	struct budget_group *group = find_group(s, number);
+
+	if (!group || !group->paused)
+		return;
+	group->paused = false;
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (is_in(s->targets[i], group) && !s->targets[i]->forked)
+			s->targets[i]->pending = true; /* it may have loaded libraries */
+	if (!s->options.budget)
+		wake(s, group);
 }
 
 void budget__free(struct session *s)

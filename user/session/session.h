@@ -93,6 +93,13 @@ int session__attach(struct session *s, pid_t pid, uint32_t group, bool may_end);
 int session__follow(struct session *s, pid_t pid);
 
 /*
+ * Leaves the processes of a group alone, those too that it gets later: no probe and no sample, until
+ * session__resume. The recording says so as of a rest of --budget. 0 or -ENOMEM.
+ */
+int session__pause(struct session *s, uint32_t group);
+void session__resume(struct session *s, uint32_t group); /* does nothing if it is not paused */
+
+/*
  * Opens the windows: BPF counts spans from now on. Call once, after attaching the targets. 0 or
  * -errno.
  */

@@ -41,9 +41,10 @@ struct known_file {
 	void *state[SOURCE__COUNT]; /* owned; file__state() */
 };
 
-/* The rests of a target, for --budget. */
+/* The rests of a target, for --budget, or because its group is paused. */
 struct target_rest {
-	bool rests;         /* it has no probes now */
+	bool rests;         /* it has no probes now, but that of its ticks */
+	bool paused;        /* nor that */
 	bool told;          /* a REC_REST has said what the budget is */
 	uint32_t cnt;       /* with this one */
 	uint64_t before_ns; /* the sum of those before this one */
@@ -71,7 +72,7 @@ struct target {
 	enum target_role role;
 	uint32_t group; /* processes that rest together */
 	struct target_rest rest;
-	uint64_t opened_ns;       /* when its window opened first, with a budget: a rest moves what BPF knows of it */
+	uint64_t opened_ns;       /* when its window opened first, without --steps: a rest moves what BPF knows of it */
 	struct rank_id rank;      /* as it was when the session last looked */
 	uint64_t rank_delay_ns;   /* how long the session waits for its next look at the rank, */
 	uint64_t rank_look_at_ns; /* which is then */

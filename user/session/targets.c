@@ -312,7 +312,7 @@ int targets__open(struct session *s, struct target *t)
 	if (!err) {
 		t->open = true;
 		command.start_ns = session__now_ns();
-		if (s->options.budget && !t->opened_ns)
+		if (!command.wait && !t->opened_ns)
 			t->opened_ns = command.start_ns;
 		err = programs__command(s->skel, &command);
 	}

@@ -2,12 +2,15 @@
 #include "user/watch/jobs.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "user/identity/trainings.h"
 #include "user/lib/log.h"
+#include "user/lib/output.h"
 #include "user/proc/environ.h"
 
 #define ENDED_KEPT    512 /* processes that have ended, whose records may still be in the recording */
@@ -113,6 +116,73 @@ static bool opts_out(const struct process *process)
 	return !process__environ(process->pid, WATCH_OPT_OUT, value, sizeof(value)) && !strcmp(value, "0");
 }
 
+/* ---- jobs that are paused ---- */
+
+static bool was_paused(const char *path, const struct process *process)
+{
+	FILE *in = fopen(path, "re");
+	bool found = false;
+	uint64_t start_time;
+	uint32_t pid;
+
+	while (in && !found && fscanf(in, "%" SCNu32 " %" SCNu64, &pid, &start_time) == 2)
+		found = pid == (uint32_t)process->pid && start_time == process->start_time;
+	if (in)
+		fclose(in);
+	return found;
+}
+
+static int write_paused(const struct watched_jobs *jobs)
+{
+	const struct watched_process *all = jobs->processes.items;
+	struct output output;
+	int err = output__open(jobs->paused_path, &output);
+	FILE *out;
+
+	if (err)
+		return err;
+	out = fdopen(output.fd, "w");
+	if (!out) {
+		err = -errno;
+		close(output.fd);
+	}
+	for (size_t i = 0; !err && i < jobs->processes.cnt; i++)
+		if (all[i].attached && !all[i].ended && job_of(jobs, all[i].job)->paused)
+			fprintf(out, "%" PRIu32 " %" PRIu64 "\n", all[i].pid, all[i].start_time);
+	if (out && fflush(out))
+		err = -errno;
+	err = err ?: output__keep(&output);
+	if (out)
+		fclose(out);
+	output__release(&output);
+	return err;
+}
+
+static void keep_paused(const struct watched_jobs *jobs)
+{
+	int err = write_paused(jobs);
+
+	if (err)
+		log__warn("pause the job again if this watch ends before it", "cannot write %s: %s", jobs->paused_path,
+			  strerror(-err));
+}
+
+int watched_jobs__pause(struct watched_jobs *jobs, struct watched_job *job, struct session *session, bool pause)
+{
+	int err = 0;
+
+	if (pause)
+		err = session__pause(session, job->number);
+	else
+		session__resume(session, job->number);
+	if (err)
+		return err;
+	job->paused = pause;
+	keep_paused(jobs);
+	log__info("job %s: %s", job->name, pause ? "is paused, and left alone" : "is watched again");
+	return 0;
+}
+
 /* Forgets the processes that ended first, and jobs without processes. */
 static void forget(struct watched_jobs *jobs)
 {
@@ -161,7 +231,9 @@ static int attach(struct watched_jobs *jobs, const struct trainings *t, const st
 		log__info("process %d (%s) is left out: it has " WATCH_OPT_OUT "=0", process->pid, process->comm);
 		return 0;
 	}
-	err = session__attach(session, process->pid, job->number, true);
+	job->paused = job->paused || was_paused(jobs->paused_path, process);
+	err = job->paused ? session__pause(session, job->number) : 0;
+	err = err ?: session__attach(session, process->pid, job->number, true);
 	if (err == -ENOMEM)
 		return err;
 	if (err) {
@@ -170,7 +242,10 @@ static int attach(struct watched_jobs *jobs, const struct trainings *t, const st
 	}
 	new->attached = true;
 	job->alive++;
-	log__info("job %s: watches process %d%s: %.*s", job->name, process->pid, rank, COMMAND_SHOWN, process->command);
+	if (job->paused)
+		keep_paused(jobs);
+	log__info("job %s%s: watches process %d%s: %.*s", job->name, job->paused ? ", which is paused" : "",
+		  process->pid, rank, COMMAND_SHOWN, process->command);
 	return 0;
 }
 
@@ -225,5 +300,5 @@ void watched_jobs__free(struct watched_jobs *jobs)
 {
 	free(jobs->processes.items);
 	free(jobs->jobs.items);
-	*jobs = (struct watched_jobs){};
+	*jobs = (struct watched_jobs){.paused_path = jobs->paused_path};
 }

@@ -26,6 +26,7 @@ struct watched_job {
 	uint64_t quiet_until_ns; /* events before this are not kept, but for the first bad end */
 	uint64_t regular_ns;     /* when it was kept without an event, or first seen; 0: not yet */
 	bool end_kept;           /* of one of its processes: the others' soon follow */
+	bool paused;             /* it is left alone until somebody wants it watched again */
 };
 
 struct watched_process {
@@ -40,6 +41,8 @@ struct watched_jobs {
 	struct array processes; /* struct watched_process */
 	struct array jobs;      /* struct watched_job */
 	uint32_t job_cnt;       /* so far */
+	const char *
+		paused_path; /* the caller sets it: a file that says which processes are paused, for the next session */
 };
 
 /*
@@ -48,6 +51,11 @@ struct watched_jobs {
  * it.
  */
 int watched_jobs__look(struct watched_jobs *jobs, struct session *session);
+/*
+ * Leaves a job alone, or watches it again: all its processes, those too that come, and in the next session those that are there
+ * now. 0 or -ENOMEM.
+ */
+int watched_jobs__pause(struct watched_jobs *jobs, struct watched_job *job, struct session *session, bool pause);
 /* A process has ended. */
 void watched_jobs__end(struct watched_jobs *jobs, uint32_t pid);
 /* Were there some, and have all ended? */
@@ -63,6 +71,6 @@ struct watched_job *watched_jobs__named(const struct watched_jobs *jobs, const c
 const char *watched_jobs__name(const struct watched_jobs *jobs, uint32_t pid, char name[WATCHED_NAME]);
 /* Adds the processes of a job, those too that have ended. 0 or -ENOMEM. */
 int watched_jobs__part(const struct watched_jobs *jobs, uint32_t number, struct recording_part *part);
-void watched_jobs__free(struct watched_jobs *jobs);
+void watched_jobs__free(struct watched_jobs *jobs); /* keeps paused_path */
 
 #endif

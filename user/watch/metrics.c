@@ -209,6 +209,14 @@ static void write_durations(FILE *out, const struct metrics *metrics, const stru
 	}
 }
 
+/* Nobody knows when its last step was. */
+static bool is_paused(const struct watched_jobs *jobs, uint32_t pid)
+{
+	const struct watched_job *job = watched_jobs__of(jobs, pid);
+
+	return job && job->paused;
+}
+
 static void write_ranks(FILE *out, const struct metrics *metrics, const struct watched_jobs *jobs)
 {
 	const struct rank_metrics *rank = metrics->ranks.items;
@@ -222,7 +230,7 @@ static void write_ranks(FILE *out, const struct metrics *metrics, const struct w
 	}
 	write_help(out, "stepflame_last_step_timestamp_seconds", "gauge", "When the last step ended.");
 	for (size_t i = 0; i < metrics->ranks.cnt; i++) {
-		if (!rank[i].last_step_ns)
+		if (!rank[i].last_step_ns || is_paused(jobs, rank[i].pid))
 			continue;
 		fputs("stepflame_last_step_timestamp_seconds", out);
 		write_labels(out, jobs, &rank[i]);
@@ -251,8 +259,9 @@ static void write_rests(FILE *out, const struct metrics *metrics, const struct w
 		if (!rest->hdr.type)
 			continue;
 		if (!begun)
-			write_help(out, "stepflame_rested_seconds_total", "counter",
-				   "Time in which the process was not recorded, to stay below its budget.");
+			write_help(
+				out, "stepflame_rested_seconds_total", "counter",
+				"Time in which the process was not recorded, for its budget or since it was paused.");
 		begun = true;
 		fputs("stepflame_rested_seconds_total", out);
 		write_labels(out, jobs, &rank[i]);

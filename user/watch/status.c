@@ -29,7 +29,7 @@ static json_t *job_json(const struct watched_jobs *jobs, const struct watched_jo
 	for (size_t i = 0; i < jobs->processes.cnt; i++)
 		if (all[i].job == job->number && all[i].attached && !all[i].ended)
 			json_array_append_new(processes, process_json(&all[i], metrics, now_ns));
-	return json_pack("{s:o, s:f, s:o}", "job", json__string(job->name), "quiet_s",
+	return json_pack("{s:o, s:b, s:f, s:o}", "job", json__string(job->name), "paused", job->paused, "quiet_s",
 			 job->quiet_until_ns > now_ns ? (job->quiet_until_ns - now_ns) / 1e9 : 0., "processes",
 			 processes);
 }

@@ -35,7 +35,8 @@
 
 struct watch {
 	const struct watch_options *options;
-	char ring_path[PATH_MAX], events_path[PATH_MAX], metrics_path[PATH_MAX], paused_path[PATH_MAX];
+	char ring_path[PATH_MAX], events_path[PATH_MAX], metrics_path[PATH_MAX];
+	char paused_path[PATH_MAX], paused_jobs_path[PATH_MAX];
 	int lock;
 	enum watch_pause pause; /* there is neither a session nor a ring */
 	struct control control;
@@ -88,6 +89,7 @@ static int open_folder(struct watch *watch)
 	snprintf(watch->events_path, sizeof(watch->events_path), "%s/events", state);
 	snprintf(watch->metrics_path, sizeof(watch->metrics_path), "%s/metrics.prom", state);
 	snprintf(watch->paused_path, sizeof(watch->paused_path), "%s/paused", state);
+	snprintf(watch->paused_jobs_path, sizeof(watch->paused_jobs_path), "%s/paused-jobs", state);
 	err = output__make_folder(watch->events_path, &output);
 	if (err) {
 		output__explain(watch->events_path, &output, err);
@@ -240,7 +242,7 @@ static int keep_regularly(struct watch *watch)
 		pid = process_of(watch, &job[i]);
 		if (!job[i].regular_ns)
 			job[i].regular_ns = watch->now_ns;
-		if (!pid || watch->now_ns - job[i].regular_ns < watch->options->keep_every_ns)
+		if (!pid || job[i].paused || watch->now_ns - job[i].regular_ns < watch->options->keep_every_ns)
 			continue;
 		job[i].regular_ns = watch->now_ns;
 		snprintf(what, sizeof(what), "job %s: as it is now", job[i].name);
@@ -396,10 +398,45 @@ static int set_paused(const struct watch *watch, bool paused)
 	return 0;
 }
 
-static json_t *answer_pause(struct watch *watch, bool pause)
+/* NULL: *answer says why. name: NULL: the only job. */
+static struct watched_job *find_job(struct watch *watch, const char *name, json_t **answer)
 {
-	int err = set_paused(watch, pause);
+	struct watched_job *job;
+	size_t cnt;
 
+	if (watch->pause) {
+		*answer = refusal(watch->pause == WATCH_PAUSE_ASKED ? "stepflame watch resume"
+								    : "free some space on its disk",
+				  "the watch is paused");
+		return NULL;
+	}
+	job = watched_jobs__named(&watch->jobs, name, &cnt);
+	if (!job && name)
+		*answer = refusal("stepflame watch status shows the jobs",
+				  cnt ? "several jobs go by '%s'" : "no job that runs goes by '%s'", name);
+	else if (!job)
+		*answer = refusal(cnt ? "name one: stepflame watch trigger JOB; stepflame watch status shows them"
+				      : "wait until one runs",
+				  "%zu jobs run", cnt);
+	return job;
+}
+
+/* name: NULL: all jobs. */
+static json_t *answer_pause(struct watch *watch, bool pause, const char *name)
+{
+	struct watched_job *job;
+	json_t *refused;
+	int err;
+
+	if (name) {
+		job = find_job(watch, name, &refused);
+		if (!job)
+			return refused;
+		watch->failed = watched_jobs__pause(&watch->jobs, job, watch->session, pause);
+		return watch->failed ? ends(watch)
+				     : json_pack("{s:b, s:o}", "paused", pause, "job", json__string(job->name));
+	}
+	err = set_paused(watch, pause);
 	if (err)
 		return refusal("change the file by hand", "cannot change %s: %s", watch->paused_path, strerror(-err));
 	watch->failed = settle_pause(watch);
@@ -409,22 +446,12 @@ static json_t *answer_pause(struct watch *watch, bool pause)
 /* name: NULL: the only job. */
 static json_t *answer_trigger(struct watch *watch, const char *name)
 {
-	const struct watched_job *job;
+	json_t *refused;
+	const struct watched_job *job = find_job(watch, name, &refused);
 	char what[WATCHED_NAME + 32];
-	size_t cnt;
 
-	if (watch->pause)
-		return refusal(watch->pause == WATCH_PAUSE_ASKED ? "stepflame watch resume"
-								 : "free some space on its disk",
-			       "the watch is paused");
-	job = watched_jobs__named(&watch->jobs, name, &cnt);
-	if (!job && name)
-		return refusal("stepflame watch status shows the jobs",
-			       cnt ? "several jobs go by '%s'" : "no job that runs goes by '%s'", name);
 	if (!job)
-		return refusal(cnt ? "name one: stepflame watch trigger JOB; stepflame watch status shows them"
-				   : "wait until one runs",
-			       "%zu jobs run", cnt);
+		return refused;
 	if (events__busy(&watch->events))
 		return json_pack("{s:b}", "busy", 1);
 	snprintf(what, sizeof(what), "job %s: asked for", job->name);
@@ -449,23 +476,33 @@ static json_t *answer_kept(struct watch *watch, const char *name)
 	return json_object();
 }
 
+/* Does the request begin with that word? *job: what is behind it, or NULL. */
+static bool asks(const char *request, const char *verb, const char **job)
+{
+	size_t bytes = strlen(verb);
+
+	if (strncmp(request, verb, bytes) || (request[bytes] && request[bytes] != ' '))
+		return false;
+	*job = request[bytes] ? request + bytes + 1 : NULL;
+	return true;
+}
+
 static json_t *answer(const char *request, void *ctx)
 {
 	struct watch *watch = ctx;
+	const char *name;
 
 	if (watch->failed)
 		return ends(watch);
 	if (!strcmp(request, "status"))
 		return status__json(&watch->jobs, &watch->metrics, watch->now_ns,
 				    watch->ring ? recording_writer__bytes(watch->ring) : 0, watch->pause);
-	if (!strcmp(request, "pause") || !strcmp(request, "resume"))
-		return answer_pause(watch, *request == 'p');
-	if (!strcmp(request, "trigger"))
-		return answer_trigger(watch, NULL);
-	if (!strncmp(request, "kept ", 5))
-		return answer_kept(watch, request + 5);
-	if (!strncmp(request, "trigger ", 8))
-		return answer_trigger(watch, request + 8);
+	if (asks(request, "pause", &name) || asks(request, "resume", &name))
+		return answer_pause(watch, *request == 'p', name);
+	if (asks(request, "trigger", &name))
+		return answer_trigger(watch, name);
+	if (asks(request, "kept", &name) && name)
+		return answer_kept(watch, name);
 	return refusal("update the older of the two", "the one that watches does not know the request '%s'", request);
 }
 
@@ -515,6 +552,7 @@ int watch__run(const struct watch_options *options, const volatile sig_atomic_t 
 		.options = options, .lock = -1, .control.fd = -1, .trigger = trigger__new(&options->trigger)};
 	int err, end_err;
 
+	watch.jobs.paused_path = watch.paused_jobs_path;
 	watch.events = (struct events){.folder = watch.events_path, .max_bytes = options->kept_bytes};
 	err = watch.trigger ? open_folder(&watch) : -ENOMEM;
 	if (!err) {

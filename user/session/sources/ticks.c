@@ -189,6 +189,8 @@ static void tend(struct session *s)
 		struct target *t = s->targets[i];
 		struct ticks *ticks = state_of(t);
 
+		if (t->rest.paused)
+			ticks->missed = true;
 		if (t->gone || !t->rest.rests || ticks->left_alone || !ticks->usual_ns ||
 		    now - t->rest.from_ns < TICKS_NS ||
 		    s->selftest.hit_ns <= TICKS_PART * s->options.budget * ticks->usual_ns)
