@@ -92,8 +92,9 @@ void target__free(struct target *t)
 }
 
 /* Takes ownership of *process. */
-static void set_target_process(struct target *t, struct process *process)
+static void set_target_process(struct session *s, struct target *t, struct process *process)
 {
+	session__renew_files(s, process);
 	process__release(&t->process);
 	t->process = *process;
 	*process = (struct process){};
@@ -126,7 +127,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	}
 	if (ended)
 		ended->reused = true;
-	set_target_process(t, process);
+	set_target_process(s, t, process);
 	t->role = role;
 	t->rank.number = -1;
 	now = session__now_ns();
@@ -511,7 +512,7 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 		end_gone_target(s, t);
 		return;
 	}
-	set_target_process(t, &process);
+	set_target_process(s, t, &process);
 	if (t->forked)
 		settle_fork(s, t);
 	else
@@ -581,4 +582,5 @@ void targets__tend(struct session *s)
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
 	}
 	targets__forget_ended(s);
+	session__forget_files(s);
 }
