@@ -134,10 +134,12 @@ static void say_title(const struct summary *summary, struct lines *lines)
 			   seen.budget_micros / 1e4, seen.parts, seen.parts == 1 ? "" : "s",
 			   summary_words__duration(seen.whole_ns, whole), seen.parts == 1 ? "it" : "these");
 	if (job__dropped(summary->job)->hdr.type)
-		lines__add(
-			lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 1, 0},
-			"events of the first %.4g s (record --max-size, --last): steps and slow steps are of the rest",
-			(job__events_from(summary->job) - job__window(summary->job)->start_ns) / 1e9);
+		lines__add(lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 1, 0},
+			   "%" PRIu64
+			   " events of the first %.4g s (record --max-size, --last): steps and slow steps are of "
+			   "the rest",
+			   (uint64_t)job__dropped(summary->job)->events,
+			   (job__events_from(summary->job) - job__window(summary->job)->start_ns) / 1e9);
 }
 
 static void say_steps(const struct summary *summary, struct lines *lines)
