@@ -116,3 +116,32 @@ def test_rewritten(bench, programs):
             file.write(b"more")
     record.interrupt()
     assert record.wait() == OK, record.what()
+
+
+# Maps and unmaps each library, for some looks of stepflame at it.
+ONE = """
+import ctypes, _ctypes, shutil, sys, time
+library, cnt = sys.argv[1], int(sys.argv[2])
+time.sleep(4)
+for number in range(cnt):
+    mapped = ctypes.CDLL(shutil.copy(library, "%s.%d" % (library, number)))
+    time.sleep(0.5)
+    _ctypes.dlclose(mapped._handle)
+    time.sleep(0.1)
+    print("done", number, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_one_process(bench, programs):
+    """A process that maps and unmaps libraries without end: their probes go with them."""
+    job = bench.process(helpers.PYTHON, "-c", ONE, programs[1], 20)
+    record = bench.record("-p", job.pid, "-F", 1, "--gpu", "uprobe").until_armed()
+    [guardian] = helpers.guardians(record)
+    links = []
+    for number in 4, 19:
+        job.until_says("^done %d\n" % number, helpers.END_SECONDS, "stdout")
+        links.append(len(os.listdir("/proc/%d/fd" % guardian)))
+    assert links[1] <= links[0] + 4, links
+    record.interrupt()
+    assert record.wait() == OK, record.what()

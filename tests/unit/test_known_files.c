@@ -173,6 +173,37 @@ static void test_needed(void **state)
 	assert_null(known(4));
 }
 
+/* What a target has unmapped is no longer attached. */
+static void test_unmapped(void **state)
+{
+	const struct mapped_file file = {.dev = DEV, .inode = 2};
+
+	(void)state;
+	target->files = calloc(3, sizeof(*target->files));
+	for (; target->file_cnt < 3; target->file_cnt++)
+		target->files[target->file_cnt] = (struct attached_file){DEV, target->file_cnt + 1, NULL, {}};
+	map_file(&file);
+	target__detach_unmapped(session, target);
+	assert_int_equal(target->file_cnt, 1);
+	assert_int_equal(target->files[0].inode, 2);
+}
+
+/* How many files of a target have probes is bounded, and said once. */
+static void test_too_many(void **state)
+{
+	const struct mapped_file file = {.dev = DEV, .inode = 1000};
+	size_t most = 256;
+
+	(void)state;
+	target->files = calloc(most, sizeof(*target->files));
+	for (; target->file_cnt < most; target->file_cnt++)
+		target->files[target->file_cnt] = (struct attached_file){DEV, target->file_cnt + 1, NULL, {}};
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(target__attach(session, target, &file, NULL), -E2BIG);
+	assert_int_equal(note_cnt, 1);
+	assert_null(known(1000));
+}
+
 static size_t descriptor_cnt(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -306,6 +337,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_bounded, begin, finish),
 		cmocka_unit_test_setup_teardown(test_needed, begin, finish),
+		cmocka_unit_test_setup_teardown(test_unmapped, begin, finish),
+		cmocka_unit_test_setup_teardown(test_too_many, begin, finish),
 		cmocka_unit_test_setup_teardown(test_descriptors, begin, finish),
 		cmocka_unit_test_setup_teardown(test_renewed, begin, finish),
 		cmocka_unit_test_setup_teardown(test_nvtx_sites, begin, finish),

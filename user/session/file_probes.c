@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,6 +62,17 @@ static int check_content(struct known_file *known, int fd)
 	return 0;
 }
 
+/* A descriptor with a high number: this process may have more than it was given, where that may be. */
+static void allow_descriptors(int fd)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || (rlim_t)fd < limit.rlim_cur / 2 || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int file__open(struct session *s, const struct mapped_file *file, bool pin)
 {
 	struct known_file *known = known_file(s, file->dev, file->inode);
@@ -75,6 +87,7 @@ int file__open(struct session *s, const struct mapped_file *file, bool pin)
 			close(fd);
 		return err;
 	}
+	allow_descriptors(fd);
 	known->fd = fd;
 	known->open = true;
 	known->pinned = known->pinned || pin;

@@ -88,6 +88,7 @@ struct target {
 	uint64_t look_at_ns;     /* when to look at it again, if pending */
 	uint64_t since_ns;       /* when it started, or stepflame saw its exec */
 	uint64_t torch_ns;       /* when the session found torch in it */
+	bool files_refused;      /* it maps too many files with probes, and a note says so */
 	size_t file_cnt;
 	struct attached_file *files; /* owned */
 	void *state[SOURCE__COUNT];  /* owned; target__state() */
@@ -284,6 +285,8 @@ bool target__has_probes(const struct target *t, const struct mapped_file *file, 
 /* Detaches a source's set from one file (dev and inode) or, with inode 0, from all files. */
 void target__detach_set(struct session *s, struct target *t, enum source_id id, int set, uint64_t dev, uint64_t inode);
 void target__detach(struct session *s, struct target *t);
+/* Detaches what the target has unmapped: it may map any number of files, one after another. */
+void target__detach_unmapped(struct session *s, struct target *t);
 /* Detaches all targets of a group, at once. */
 void targets__detach_group(struct session *s, uint32_t group);
 /* Hands over all attachments, at the end. */

@@ -226,8 +226,7 @@ static int resolve_files(struct session *s, struct target *t)
 		int err = holds >= HOLDS_YES ? target__attach(s, t, file, NULL) : 0;
 		const char *fix = NULL, *why = mapped_file__explain(err, &fix);
 
-		if (holds == HOLDS_NO)
-			file__close(s, file);
+		file__close(s, file);
 		if (err && holds == HOLDS_MUST)
 			first_err = first_err ?: err;
 		else if (err && (!t->emitted || file == t->jax_file))
@@ -513,6 +512,7 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 		return;
 	}
 	set_target_process(s, t, &process);
+	target__detach_unmapped(s, t);
 	if (t->forked)
 		settle_fork(s, t);
 	else
