@@ -467,15 +467,6 @@ class TestTiers:
         assert "by NVML" in report.text
 
 
-def test_sorted_by_name(report):
-    """By the names that are shown: those in the recording begin with how long they are."""
-    names = Names()
-    mangled = ["_Z9adam_stepv", "_Z4reluv", "_Z10layernorm2v"]
-    made = [r.gpu_activity(PID, r.KERNEL, START + i * US, US, names(name), 1 + i) for i, name in enumerate(mangled)]
-    found = report([r.host(), r.target(PID), r.gpu(PID, 1), *names.records(), *made], "--sort", "name")
-    assert [kernel["name"] for kernel in found["kernels"]] == ["adam_step", "layernorm2", "relu"]
-
-
 class TestHostile:
     def test_names(self, report):
         evil = "k\x1b[31m\n‮<script>"
