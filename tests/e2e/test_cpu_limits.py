@@ -8,14 +8,14 @@ import cgroups
 import helpers
 import pytest
 
-JOB = [helpers.PYTHON, helpers.JOBS / "steady.py"]
+JOB = [helpers.PYTHON, helpers.JOBS / "events.py"]
 SECONDS = 6  # resources are looked at once a second
 pytestmark = pytest.mark.alone
 
 
 def verdict_of(bench, command, *args, beside=(), before=None):
     stop = bench.directory / "stop"
-    job = bench.job("steady.py", "--stop", stop, *args, command=command).until_ready()
+    job = bench.job("events.py", "--stop", stop, *args, command=command).until_ready()
     record = bench.record("-p", job.pid).until_armed()
     others = [bench.process(*words) for words in beside]
     if before:

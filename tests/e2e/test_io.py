@@ -278,10 +278,10 @@ class TestWorkers:
         report = helpers.report(record.file, "--steps")
         assert report["lost"] == {}
         text = re.sub(r"\s+", " ", helpers.report_text(record.file, "--io"))
-        assert "ended at %.3f s: killed by signal 9 (SIGKILL); " % ended["at_s"] in text
+        assert "ended at %.3f s: killed by SIGKILL; " % ended["at_s"] in text
         verdict = report["verdict"]
         if verdict["class"] == "input-bound":
-            assert "process %d, a worker, ended at %.3f s: killed by signal 9 (SIGKILL)" % (pid, ended["at_s"]) in verdict["evidence"]
+            assert "process %d, a worker, ended at %.3f s: killed by SIGKILL" % (pid, ended["at_s"]) in verdict["evidence"]
 
     def test_a_worker_that_is_killed_while_nobody_waits(self, bench):
         """And the job with it, which is told of it by a signal in the midst of a step."""

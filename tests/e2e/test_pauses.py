@@ -96,7 +96,7 @@ def paused(by):
 @pytest.mark.parametrize("how", [Stop, freezer_1, freezer_2], ids=["SIGSTOP", "cgroup-1", "cgroup-2"])
 def test_pauses(bench, how):
     stop = bench.directory / "stop"
-    job = bench.job("steady.py", "--stop", stop).until_ready()
+    job = bench.job("events.py", "--stop", stop).until_ready()
     record = bench.record("-p", job.pid).until_armed()
     by = how(job.pid)
     try:

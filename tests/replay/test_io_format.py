@@ -184,7 +184,7 @@ class TestWorkers:
         assert [(w["waits"], w["wait_s"]) for w in found["workers"]] == [(1, 0.02), (0, 0), (1, 0.01)]
         assert [(w["worker"], w["broken"]) for w in found["waits"]] == [(0, False), (2, False), (0, True)]
         assert (found["wait_s"], found["unknown_wait_s"]) == (0.039, 0)
-        assert "ended at 0.035 s: killed by signal 9 (SIGKILL); the process waited for it in vain for 0.009 s\n" in report.text
+        assert "ended at 0.035 s: killed by SIGKILL; the process waited for it in vain for 0.009 s\n" in report.text
         assert "ended at 0.035 s: exit status 3\n" in report.text
 
     def test_nobody_waits_for_a_process_that_is_no_worker(self, report):

@@ -227,3 +227,12 @@ def test_rows_of_the_simple_report(tmp_path):
         text = helpers.stepflame("report", recording, *options).stdout
         assert text.count("action ") == cnt and ("15 more rows (--limit 15)" in text) == (cnt == 15), options
     assert len(helpers.report(recording)["actions"]) == 30
+
+
+def test_dropped(tmp_path):
+    """How many events record --max-size has dropped."""
+    path = tmp_path / "a.rec"
+    dropped = rec.record("DROPPED", time_ns=START + 500 * MS, events=1234)
+    path.write_bytes(rec.recording([rec.host(), rec.target(PID), dropped, rec.window(START, START + 1000 * MS)]))
+    for options, says in ((), "Dropped 1234 events of the first 0.5 s"), (("--simple",), "dropped: 1234 samples, steps and other events of the first 0.5 s"):
+        assert says in " ".join(helpers.report_text(path, *options).split())

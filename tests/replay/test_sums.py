@@ -105,7 +105,7 @@ def test_sorted(name, key):
 
 SORTED = {
     "--ops": ("ops", {"cpu_time_total": "cpu_total_us", "self_cpu_time_total": "self_cpu_us", "cpu_time": "cpu_avg_us", "count": "count"}),
-    "--gpu": ("kernels", {"total": "total_us", "count": "count", "avg": "avg_us", "max": "max_us", "name": "mangled"}),
+    "--gpu": ("kernels", {"total": "total_us", "count": "count", "avg": "avg_us", "max": "max_us", "name": "name"}),
 }
 SORTED["--ops"][1].update({"self_cpu_memory_usage": "self_cpu_memory", "cpu_memory_usage": "cpu_memory", "name": "name", "flops": "flops"})
 IO_KEYS = {"time": "total_s", "calls": "count", "errors": "errors", "bytes": "bytes", "name": "name"}

@@ -332,6 +332,7 @@ static void expect_name(const struct sleeper *sleeper, const char *name, bool de
 	assert_non_null(file);
 	assert_ptr_equal(process__file(&process, name), file);
 	assert_int_equal(size_of(file->open_path), size_of(sleeper->program));
+	assert_int_equal(file->content.bytes, size_of(sleeper->program));
 	assert_int_equal(process__read_memory(pid, file->base, magic, sizeof(magic)), 0);
 	assert_memory_equal(magic, "\177ELF", 4);
 	process__release(&process);
@@ -445,6 +446,7 @@ static void test_mount_namespace(void **state)
 	snprintf(expected, sizeof(expected), "/proc/%d/root%s/private", pid, sleeper->folder);
 	assert_string_equal(file->open_path, expected);
 	assert_int_equal(size_of(file->open_path), size_of(sleeper->program));
+	assert_int_equal(file->content.bytes, size_of(sleeper->program));
 	process__release(&process);
 	end_child(pid);
 }

@@ -11,6 +11,7 @@
 #include "user/analysis/place.h"
 #include "user/analysis/workers.h"
 #include "user/lib/compare.h"
+#include "user/model/processes.h"
 #include "user/model/resources.h"
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
@@ -36,16 +37,10 @@ static char *name_of(const struct rec_target *target, enum target_role role)
 
 static char *how_of(int status)
 {
-	const char *name = WTERMSIG(status) ? sigabbrev_np(WTERMSIG(status)) : NULL;
-	char *text;
-	int length;
+	char *end = processes__end_text(status), *text;
+	int length = end ? asprintf(&text, "%s %s", WTERMSIG(status) ? "was" : "ended with", end) : -1;
 
-	if (name)
-		length = asprintf(&text, "was killed by SIG%s", name);
-	else if (WTERMSIG(status))
-		length = asprintf(&text, "was killed by signal %d", WTERMSIG(status));
-	else
-		length = asprintf(&text, "ended with exit status %d", WEXITSTATUS(status));
+	free(end);
 	return length < 0 ? NULL : text;
 }
 

@@ -103,7 +103,7 @@ static void find_rule_hotspots(struct judge *j, struct hotspot *top)
 
 static void say_end(struct judge *j, const struct rec_proc *exit)
 {
-	char *how = processes__end_text(exit);
+	char *how = processes__end_text(exit->exit_code);
 
 	verdict__say(j, &j->verdict->evidence, "process %u, a worker, ended at %.3f s: %s", REC_PID(exit->pid),
 		     ((double)exit->time_ns - job__window(j->job)->start_ns) / 1e9, how ?: "");

@@ -225,11 +225,36 @@ static void check_stdout_or_die(struct argp_state *state, const struct record_ar
 				  "pipe");
 }
 
+/* What an option about operators sets, together with operators themselves; NULL: it is another option. */
+static bool *operators_extra(struct session_options *session, int key)
+{
+	switch (key) {
+	case OPT_OPS:
+		return &session->ops;
+	case OPT_SHAPES:
+		return &session->shapes;
+	case OPT_STACKS:
+		return &session->stacks;
+	case OPT_MODULES:
+		return &session->modules;
+	case OPT_MEMORY:
+		return &session->memory;
+	case OPT_TIMELINE:
+		return &session->timeline;
+	}
+	return NULL;
+}
+
 static error_t parse_record(int key, char *arg, struct argp_state *state)
 {
 	struct record_args *args = state->input;
+	bool *extra = operators_extra(&args->session, key);
 	char *end;
 
+	if (extra) {
+		args->session.ops = *extra = true;
+		return 0;
+	}
 	switch (key) {
 	case 'd':
 		args->duration_ns = session_args__time(state, arg);
@@ -290,24 +315,6 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 	case OPT_GPU:
 		args->session.gpu = session_args__gpu(state, arg);
 		args->session.usage_of_users = args->session.gpu != SESSION_GPU_OFF;
-		return 0;
-	case OPT_OPS:
-		args->session.ops = true;
-		return 0;
-	case OPT_SHAPES:
-		args->session.ops = args->session.shapes = true;
-		return 0;
-	case OPT_STACKS:
-		args->session.ops = args->session.stacks = true;
-		return 0;
-	case OPT_MODULES:
-		args->session.ops = args->session.modules = true;
-		return 0;
-	case OPT_MEMORY:
-		args->session.ops = args->session.memory = true;
-		return 0;
-	case OPT_TIMELINE:
-		args->session.ops = args->session.timeline = true;
 		return 0;
 	case OPT_SCHEDULE:
 		parse_schedule(state, args, arg);

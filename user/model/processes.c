@@ -46,17 +46,17 @@ int processes__list(const struct job *job, const uint32_t *pids, size_t pid_cnt,
 	return 0;
 }
 
-char *processes__end_text(const struct rec_proc *exit)
+char *processes__end_text(int status)
 {
-	int signal = WTERMSIG(exit->exit_code);
-	const char *name = sigabbrev_np(signal);
+	const char *name = WTERMSIG(status) ? sigabbrev_np(WTERMSIG(status)) : NULL;
 	char *text;
-	int len;
+	int length;
 
-	if (!signal)
-		len = asprintf(&text, "exit status %d", WEXITSTATUS(exit->exit_code));
+	if (name)
+		length = asprintf(&text, "killed by SIG%s", name);
+	else if (WTERMSIG(status))
+		length = asprintf(&text, "killed by signal %d", WTERMSIG(status));
 	else
-		len = asprintf(&text, "killed by signal %d%s%s%s", signal, name ? " (SIG" : "", name ?: "",
-			       name ? ")" : "");
-	return len < 0 ? NULL : text;
+		length = asprintf(&text, "exit status %d", WEXITSTATUS(status));
+	return length < 0 ? NULL : text;
 }

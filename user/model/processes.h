@@ -16,7 +16,7 @@ bool processes__in_scope(const struct job *job, uint32_t row_pid, uint32_t pid);
  */
 int processes__list(const struct job *job, const uint32_t *pids, size_t pid_cnt, struct rec_target **out, size_t *cnt);
 
-/* "killed by signal 9 (Killed)", "exit status 1", as text for the user; malloc'ed. NULL: no memory. */
-char *processes__end_text(const struct rec_proc *exit);
+/* "killed by SIGKILL", "exit status 1", of a wait status; malloc'ed. NULL: no memory. */
+char *processes__end_text(int status);
 
 #endif

@@ -88,8 +88,11 @@ static bool file_view__shows(const struct file_view *view, struct mapped_file *f
 	same = !fstat(fd, &st) && st.st_ino == file->inode && st.st_dev == file->dev &&
 	       snprintf(file->open_path, PATH_MAX, "/proc/%d/root%s", view->pid, file->path) < PATH_MAX;
 	close(fd);
-	file->is_program = same && file_view__runs(view, &st);
-	return same;
+	if (!same)
+		return false;
+	file->is_program = file_view__runs(view, &st);
+	file->content = file_content__of(&st);
+	return true;
 }
 
 /*
@@ -147,8 +150,9 @@ static void file_view__locate(const struct file_view *view, struct mapped_file *
 	if (access(file->open_path, R_OK) &&
 	    snprintf(file->open_path, PATH_MAX, "/proc/%d/root%s", view->pid, file->path) >= PATH_MAX)
 		file->open_path[0] = 0;
-	file->is_program = view->program_path[0] ? !strcmp(view->program_path, file->path)
-						 : !stat(file->open_path, &st) && file_view__runs(view, &st);
+	if (!stat(file->open_path, &st))
+		file->content = file_content__of(&st);
+	file->is_program = view->program_path[0] ? !strcmp(view->program_path, file->path) : file_view__runs(view, &st);
 }
 
 struct locate_request {
@@ -229,6 +233,7 @@ struct file_reader {
 struct packed_file {
 	uint64_t dev, inode, base, start, end;
 	struct mapped_code code;
+	struct file_content content;
 	bool is_program;
 	uint16_t path_bytes, open_bytes;
 };
@@ -252,6 +257,7 @@ static size_t pack_file(struct deputy_out *out, const struct mapped_file *file)
 	packed.start = file->start;
 	packed.end = file->end;
 	packed.code = file->code;
+	packed.content = file->content;
 	packed.is_program = file->is_program;
 	packed.path_bytes = (uint16_t)(strlen(file->path) + 1);
 	packed.open_bytes = (uint16_t)(strlen(file->open_path) + 1);
@@ -336,6 +342,7 @@ static size_t unpack_file(pid_t pid, const char *bytes, struct mapped_file *file
 		file->start = packed.start;
 		file->end = packed.end;
 		file->code = packed.code;
+		file->content = packed.content;
 		file->is_program = packed.is_program;
 		memcpy(file->path, path, packed.path_bytes);
 		memcpy(file->open_path, path + packed.path_bytes, packed.open_bytes);
@@ -358,6 +365,11 @@ int mapped_files__unpack(struct process *p, const struct deputy_out *answer, siz
 }
 
 /* ---- opening ---- */
+
+struct file_content file_content__of(const struct stat *st)
+{
+	return (struct file_content){st->st_size, st->st_mtim.tv_sec * 1000000000ULL + st->st_mtim.tv_nsec};
+}
 
 /* Finds the mapping at `start`. */
 static int mapping__match(const struct mapping *map, void *ctx)

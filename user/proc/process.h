@@ -13,6 +13,12 @@
 #include <sys/types.h>
 
 struct elf;
+struct stat;
+
+/* By which the content of a file is another one. */
+struct file_content {
+	uint64_t bytes, changed_ns; /* changed_ns: CLOCK_REALTIME */
+};
 
 /* A file mapped executable in the process, one per file. */
 struct mapped_file {
@@ -34,7 +40,8 @@ struct mapped_file {
 	 * same file do not count.
 	 */
 	uint64_t base;
-	bool is_program; /* it is what the process has executed */
+	struct file_content content; /* as it was then; 0: not known */
+	bool is_program;             /* it is what the process has executed */
 };
 
 /* A line of /proc/PID/maps. */
@@ -87,6 +94,11 @@ void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mappi
  * -ENOEXEC: not a regular file; or -errno. Never opens a device.
  */
 int mapped_file__open(const struct mapped_file *file);
+struct file_content file_content__of(const struct stat *st);
+static inline bool file_content__same(const struct file_content *a, const struct file_content *b)
+{
+	return a->bytes == b->bytes && a->changed_ns == b->changed_ns;
+}
 /* elf__new_fd of that descriptor. */
 int mapped_file__elf(const struct mapped_file *file, struct elf **out);
 /*

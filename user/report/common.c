@@ -158,11 +158,11 @@ static void print_dropped(const struct job *job, FILE *out)
 
 	if (!dropped->hdr.type)
 		return;
-	text__paragraph(
-		out,
-		"dropped: samples, steps and other events of the first %.4g s (record --max-size, --last): what is "
-		"said of them is of the rest; calls and totals are of the whole window",
-		(job__events_from(job) - job__window(job)->start_ns) / 1e9);
+	text__paragraph(out,
+			"dropped: %" PRIu64
+			" samples, steps and other events of the first %.4g s (record --max-size, --last): "
+			"what is said of them is of the rest; calls and totals are of the whole window",
+			(uint64_t)dropped->events, (job__events_from(job) - job__window(job)->start_ns) / 1e9);
 	if (dropped->states)
 		text__paragraph(out, "dropped: %" PRIu64 " names, stacks and rows of that time, too",
 				(uint64_t)dropped->states);

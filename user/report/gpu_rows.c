@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "user/analysis/gpu_steps.h"
-#include "user/elf/kernel_name.h"
 #include "user/lib/compare.h"
 #include "user/lib/map.h"
 #include "user/lib/saturating.h"
@@ -64,13 +63,46 @@ static int compare_row(const void *a, const void *b, void *ctx)
 	double x_value = value_of(x, order->key), y_value = value_of(y, order->key);
 	const char *x_name = x->key.name ? job__name(order->job, x->key.name) : gpu_api__name(x->key.api);
 	const char *y_name = y->key.name ? job__name(order->job, y->key.name) : gpu_api__name(y->key.api);
-	int by_name = strcmp(x_name ?: "", y_name ?: "");
 
-	if (order->key != BY_NAME && x_value != y_value)
+	if (x_value != y_value)
 		return COMPARE(y_value, x_value);
-	if (order->key != BY_NAME && x->count != y->count)
+	if (x->count != y->count)
 		return COMPARE(y->count, x->count);
-	return by_name ?: compare_key(a, b);
+	return strcmp(x_name ?: "", y_name ?: "") ?: compare_key(a, b);
+}
+
+struct named_row {
+	struct gpu_row row;
+	char *name; /* owned */
+};
+
+static int compare_named(const void *a, const void *b)
+{
+	const struct named_row *x = a, *y = b;
+
+	return strcmp(x->name, y->name) ?: compare_key(&x->row, &y->row);
+}
+
+/* By the names that are shown. 0 or -ENOMEM. */
+static int sort_by_name(const struct gpu_view *view, enum gpu_table_id id, struct gpu_row *rows, size_t cnt)
+{
+	struct named_row *named = calloc(cnt + 1, sizeof(*named));
+	int err = named ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		named[i].row = rows[i];
+		named[i].name = gpu_row__name(view, id, &rows[i]);
+		err = named[i].name ? 0 : -ENOMEM;
+	}
+	if (!err && cnt)
+		qsort(named, cnt, sizeof(*named), compare_named);
+	for (size_t i = 0; named && i < cnt; i++) {
+		if (!err)
+			rows[i] = named[i].row;
+		free(named[i].name);
+	}
+	free(named);
+	return err;
 }
 
 /* ---- tables ---- */
@@ -144,7 +176,7 @@ static size_t merge_equal_keys(struct gpu_row *rows, size_t cnt)
 }
 
 /* Merges rows of equal key into one, and sorts. Takes the array over. 0 or -ENOMEM. */
-static int finish_table(struct gpu_table *table, struct array *array, const struct gpu_view *view)
+static int finish_table(struct gpu_table *table, enum gpu_table_id id, struct array *array, const struct gpu_view *view)
 {
 	struct gpu_row_order order = {.job = view->job};
 	struct gpu_row *rows = array->items;
@@ -159,7 +191,9 @@ static int finish_table(struct gpu_table *table, struct array *array, const stru
 		add_gpu_row(&table->sum, &rows[i]);
 	while (view->options->sort && strcmp(view->options->sort, gpu_rows__sort_keys[order.key]))
 		order.key++;
-	if (unique_cnt)
+	if (order.key == BY_NAME)
+		err = sort_by_name(view, id, rows, unique_cnt) ?: err;
+	else if (unique_cnt)
 		qsort_r(rows, unique_cnt, sizeof(*rows), compare_row, &order);
 	table->rows = rows;
 	table->cnt = unique_cnt;
@@ -368,7 +402,7 @@ int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows
 	}
 	gather_all(&gather, pid);
 	for (int i = 0; i < GPU_TABLE__COUNT; i++)
-		err |= finish_table(&out->tables[i], &gather.tables[i], view);
+		err |= finish_table(&out->tables[i], i, &gather.tables[i], view);
 	out->elsewhere = gather.elsewhere;
 	gather_lines(view, pid, out);
 	if (gather.err || err) {
@@ -426,18 +460,6 @@ const struct rec_gpu_device *gpu_view__device(const struct gpu_view *view, uint3
 }
 
 /* ---- names ---- */
-
-char *gpu_row__kernel_name(struct job *job, const struct gpu_row *row)
-{
-	const char *name;
-
-	if (row->key.api)
-		return strdup("(CUDA graph)");
-	if (!row->key.name)
-		return strdup("(kernel not known)");
-	name = job__name_or_lost(job, row->key.name);
-	return name ? kernel_name__for_people(name) : NULL;
-}
 
 char *gpu_row__op_name(const struct gpu_view *view, const struct gpu_row *row)
 {

@@ -7,21 +7,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/elf/kernel_name.h"
 #include "user/model/processes.h"
 #include "user/report/common.h"
 #include "user/report/text.h"
 
 /* ---- kernels, copies, calls ---- */
 
-/* Returns the name of a row for the text. NULL: no memory. */
-static char *row_name(const struct gpu_view *view, enum gpu_table_id id, const struct gpu_row *row)
+static char *kernel_name(struct job *job, const struct gpu_row *row)
+{
+	const char *name;
+
+	if (row->key.api)
+		return strdup("(CUDA graph)");
+	if (!row->key.name)
+		return strdup("(kernel not known)");
+	name = job__name_or_lost(job, row->key.name);
+	return name ? kernel_name__for_people(name) : NULL;
+}
+
+char *gpu_row__name(const struct gpu_view *view, enum gpu_table_id id, const struct gpu_row *row)
 {
 	const char *name = gpu_api__name(row->key.api);
 	char *text;
 
 	switch (id) {
 	case GPU_TABLE_KERNELS:
-		return gpu_row__kernel_name(view->job, row);
+		return kernel_name(view->job, row);
 	case GPU_TABLE_COPIES:
 		return strdup(row->key.direction ? gpu_direction__name(row->key.direction) : "copy");
 	case GPU_TABLE_SETS:
@@ -140,7 +152,7 @@ static int add_table_row(const struct gpu_view *view, const struct gpu_rows *row
 			 const struct gpu_row *row, struct table *table)
 {
 	bool is_sum = row == &rows->tables[id].sum;
-	char *name = is_sum ? strdup("total") : row_name(view, id, row), *title;
+	char *name = is_sum ? strdup("total") : gpu_row__name(view, id, row), *title;
 	int err;
 
 	if (!name)

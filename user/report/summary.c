@@ -131,10 +131,12 @@ static void say_title(const struct summary *summary, struct lines *lines)
 	if (seen.rests)
 		summary__say_budget(summary, &seen, lines);
 	if (job__dropped(summary->job)->hdr.type)
-		lines__add(
-			lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 1, 0},
-			"events of the first %.4g s (record --max-size, --last): steps and slow steps are of the rest",
-			(job__events_from(summary->job) - job__window(summary->job)->start_ns) / 1e9);
+		lines__add(lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 1, 0},
+			   "%" PRIu64
+			   " events of the first %.4g s (record --max-size, --last): steps and slow steps are of "
+			   "the rest",
+			   (uint64_t)job__dropped(summary->job)->events,
+			   (job__events_from(summary->job) - job__window(summary->job)->start_ns) / 1e9);
 }
 
 static void say_steps(const struct summary *summary, struct lines *lines)

@@ -33,7 +33,7 @@ const char *trigger_text__event(const struct trigger_event *event, char text[TRI
 			 event->pid, took, event->step, before);
 		break;
 	default:
-		end = processes__end_text(&(struct rec_proc){.exit_code = event->status});
+		end = processes__end_text(event->status);
 		snprintf(text, TRIGGER_TEXT, "process %u ended after step %" PRIu64 ": %s", event->pid, event->step,
 			 end ?: "badly");
 		free(end);

@@ -119,7 +119,7 @@ static void print_doing(struct job *job, const struct worker_doing *doing, uint6
 
 static void print_worker_end(struct job *job, const struct worker *worker, FILE *out)
 {
-	char *how = processes__end_text(worker->end), waited[64] = "";
+	char *how = processes__end_text(worker->end->exit_code), waited[64] = "";
 
 	if (worker->end_wait_ns)
 		snprintf(waited, sizeof(waited), "; the process waited for it in vain for %.3f s",

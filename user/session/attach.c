@@ -122,40 +122,56 @@ static int find_layers(const struct probe_list *list, struct probe_location *loc
 	return err;
 }
 
-static void delete_cookies(const struct attacher *attacher, const struct probe_list *list, uint32_t number,
+/* Those of the first `cnt` probes. */
+static void delete_cookies(const struct attacher *attacher, const struct probe_list *list, size_t cnt, uint32_t number,
 			   const struct probe_location *locations)
 {
-	for (size_t i = 0; i < list->cnt; i++) {
+	for (size_t i = 0; i < cnt; i++) {
 		struct probe_place place = {.list = number + locations[i].layer, .offset = list->offsets[i]};
 
 		bpf_map_delete_elem(attacher->cookies_fd, &place);
 	}
 }
 
+/* Tells BPF the cookie of each probe by layer and offset. 0 or -errno; -EEXIST: the number is another list's. */
+static int add_cookies(const struct attacher *attacher, const struct probe_list *list, uint32_t number,
+		       const struct probe_location *locations)
+{
+	for (size_t i = 0; i < list->cnt; i++) {
+		struct probe_place place = {.list = number + locations[i].layer, .offset = list->offsets[i]};
+
+		if (bpf_map_update_elem(attacher->cookies_fd, &place, &list->cookies[i], BPF_NOEXIST)) {
+			int err = -errno;
+
+			delete_cookies(attacher, list, i, number, locations);
+			return err;
+		}
+	}
+	return 0;
+}
+
 /*
- * Numbers the list, and tells BPF the cookie of each probe by layer and offset: once per list. 0 or
- * -errno; -ENOSPC: too many lists.
+ * Numbers the list, once, and its layers: by the next numbers, or from 1 on again by those of lists
+ * that are forgotten. Lists without a common offset may share one. 0 or -errno; -ENOSPC: too many lists.
  */
 static int number_list(struct attacher *attacher, struct probe_list *list, const struct probe_location *locations)
 {
-	uint32_t number = attacher->number + 1, last = number;
-	int err = 0;
+	uint32_t layers = 1, number = attacher->number + 1;
+	int err = -EEXIST;
 
-	for (size_t i = 0; i < list->cnt && !err; i++) {
-		struct probe_place place = {.list = number + locations[i].layer, .offset = list->offsets[i]};
-
-		last = place.list > last ? place.list : last;
-		err = place.list >= PROBE_LISTS
-			      ? -ENOSPC
-			      : bpf_map_update_elem(attacher->cookies_fd, &place, &list->cookies[i], BPF_ANY);
+	for (size_t i = 0; i < list->cnt; i++)
+		layers = locations[i].layer >= layers ? locations[i].layer + 1 : layers;
+	if (layers >= PROBE_LISTS)
+		return -ENOSPC;
+	for (uint32_t tries = 0; err == -EEXIST && tries < PROBE_LISTS; tries++, number++) {
+		number = number + layers > PROBE_LISTS ? 1 : number;
+		err = add_cookies(attacher, list, number, locations);
+		if (!err) {
+			attacher->number = number + layers - 1;
+			list->number = number;
+		}
 	}
-	if (err) {
-		delete_cookies(attacher, list, number, locations);
-		return err;
-	}
-	attacher->number = last;
-	list->number = number;
-	return 0;
+	return err == -EEXIST ? -ENOSPC : err;
 }
 
 void attacher__forget(const struct attacher *attacher, struct probe_list *list)
@@ -163,7 +179,7 @@ void attacher__forget(const struct attacher *attacher, struct probe_list *list)
 	struct probe_location *locations = list->number ? calloc(list->cnt, sizeof(*locations)) : NULL;
 
 	if (locations && !find_layers(list, locations))
-		delete_cookies(attacher, list, list->number, locations);
+		delete_cookies(attacher, list, list->cnt, list->number, locations);
 	free(locations);
 	list->number = 0;
 }

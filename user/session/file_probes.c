@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What the session knows of the files that its targets map: their probes, found once per session, and
- * the sources' states.
+ * What the session knows of the files that its targets map: their probes, found once, and the
+ * sources' states. It knows them as long as a target maps them, and some of them for longer.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "user/elf/elf.h"
 #include "user/session/state.h"
+
+#define UNUSED_MAX 128 /* files that nobody maps */
+#define NEW_FILES  256 /* that the session meets before it looks for such; a job maps some 300 */
 
 static struct known_file *known_file(struct session *s, uint64_t dev, uint64_t inode)
 {
@@ -45,17 +49,28 @@ struct file_probes *file_probes__find(const struct session *s, const struct mapp
 /* 0, or -ESTALE: this is another file, or other content, than when the session first opened it. */
 static int check_content(struct known_file *known, int fd)
 {
+	struct file_content content;
 	struct stat st;
 
 	if (fstat(fd, &st))
 		return -errno;
-	if (known->seen && ((uint64_t)st.st_size != known->size || st.st_mtim.tv_sec != known->changed.tv_sec ||
-			    st.st_mtim.tv_nsec != known->changed.tv_nsec))
+	content = file_content__of(&st);
+	if (known->seen && !file_content__same(&content, &known->content))
 		return -ESTALE;
 	known->seen = true;
-	known->size = st.st_size;
-	known->changed = st.st_mtim;
+	known->content = content;
 	return 0;
+}
+
+/* A descriptor with a high number: this process may have more than it was given, where that may be. */
+static void allow_descriptors(int fd)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || (rlim_t)fd < limit.rlim_cur / 2 || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 int file__open(struct session *s, const struct mapped_file *file, bool pin)
@@ -72,6 +87,7 @@ int file__open(struct session *s, const struct mapped_file *file, bool pin)
 			close(fd);
 		return err;
 	}
+	allow_descriptors(fd);
 	known->fd = fd;
 	known->open = true;
 	known->pinned = known->pinned || pin;
@@ -110,11 +126,13 @@ static bool has_probes(const struct file_probes *probes)
 	return false;
 }
 
-static void release_probes(struct file_probes *probes)
+static void release_probes(const struct session *s, struct file_probes *probes)
 {
 	for (int id = 0; probes && id < SOURCE__COUNT; id++)
-		for (int set = 0; set < SOURCE_SETS; set++)
+		for (int set = 0; set < SOURCE_SETS; set++) {
+			attacher__forget(&s->selftest.attacher, &probes->lists[id][set]);
 			probe_list__release(&probes->lists[id][set]);
+		}
 	free(probes);
 }
 
@@ -173,21 +191,121 @@ int file_probes__of(struct session *s, struct target *t, const struct mapped_fil
 		*out = calloc(1, sizeof(**out));
 	err = *out ? search_file(s, t, file, elf, *out) : -ENOMEM;
 	if (first && err)
-		release_probes(*out);
+		release_probes(s, *out);
 	else
 		known_file(s, file->dev, file->inode)->probes = *out; /* the map may have moved it */
 	return err ?: 1;
 }
 
-static void release_file(struct known_file *known)
+static void release_file(const struct session *s, struct known_file *known)
 {
 	for (int id = 0; id < SOURCE__COUNT; id++) {
 		if (known->state[id] && sources[id]->free_file)
 			sources[id]->free_file(known->state[id]);
 		free(known->state[id]);
 	}
-	release_probes(known->probes);
+	release_probes(s, known->probes);
 	close_known(known);
+}
+
+static void forget_file(struct session *s, struct known_file *known)
+{
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		if (known->state[id] && sources[id]->forget_file)
+			sources[id]->forget_file(s, known->state[id]);
+	release_file(s, known);
+}
+
+static bool source_needs(const struct session *s, const struct known_file *known)
+{
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		if (sources[id]->needs_file && sources[id]->needs_file(s, known))
+			return true;
+	return false;
+}
+
+static void mark_file(struct session *s, uint64_t dev, uint64_t inode)
+{
+	const struct file_id id = {dev, inode};
+	struct known_file *known = MAP_FIND(&s->files, struct known_file, &id);
+
+	if (known)
+		known->used = true;
+}
+
+/* A target may have unmapped a file whose probes it has. */
+static void mark_used(struct session *s)
+{
+	struct known_file *known = s->files.items.items;
+
+	for (size_t i = 0; i < s->files.items.cnt; i++)
+		known[i].used = source_needs(s, &known[i]);
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		const struct target *t = s->targets[i];
+
+		for (size_t k = 0; k < t->process.file_cnt; k++)
+			mark_file(s, t->process.files[k].dev, t->process.files[k].inode);
+		for (size_t k = 0; k < t->file_cnt; k++)
+			mark_file(s, t->files[k].dev, t->files[k].inode);
+	}
+}
+
+void session__renew_files(struct session *s, const struct process *process)
+{
+	bool marked = false;
+
+	for (size_t i = 0; i < process->file_cnt; i++) {
+		const struct file_content *content = &process->files[i].content;
+		struct known_file *known = find_known(s, &process->files[i]);
+
+		if (!known || !known->seen || !content->changed_ns || file_content__same(content, &known->content))
+			continue;
+		if (!marked)
+			mark_used(s);
+		marked = true;
+		if (known->used)
+			continue;
+		forget_file(s, known);
+		*known = (struct known_file){.id = known->id};
+	}
+}
+
+/* Those that came last stay. Returns how many do not. */
+static size_t choose_unused(struct session *s)
+{
+	struct known_file *known = s->files.items.items;
+	size_t unused = 0;
+
+	for (size_t i = s->files.items.cnt; i-- > 0;)
+		if (!known[i].used)
+			known[i].used = unused++ < UNUSED_MAX;
+	return unused > UNUSED_MAX ? unused - UNUSED_MAX : 0;
+}
+
+void session__forget_files(struct session *s)
+{
+	struct known_file *known = s->files.items.items, *copy;
+	struct map kept = {};
+
+	if (s->files.items.cnt < s->files_max)
+		return;
+	mark_used(s);
+	s->files_max = s->files.items.cnt - choose_unused(s) + NEW_FILES;
+	for (size_t i = 0; i < s->files.items.cnt; i++) {
+		if (!known[i].used)
+			continue;
+		copy = MAP_ADD(&kept, struct known_file, &known[i].id);
+		if (!copy) {
+			map__free(&kept);
+			return;
+		}
+		*copy = known[i];
+	}
+	for (size_t i = 0; i < s->files.items.cnt; i++)
+		if (!known[i].used)
+			forget_file(s, &known[i]);
+	map__free(&s->files);
+	s->files = kept;
 }
 
 void session__free_files(struct session *s)
@@ -195,6 +313,6 @@ void session__free_files(struct session *s)
 	struct known_file *known = s->files.items.items;
 
 	for (size_t i = 0; i < s->files.items.cnt; i++)
-		release_file(&known[i]);
+		release_file(s, &known[i]);
 	map__free(&s->files);
 }

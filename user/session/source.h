@@ -19,6 +19,7 @@
 struct bpf_program;
 struct detachment;
 struct elf;
+struct known_file;
 struct mapped_file;
 struct probe_list;
 struct proc;
@@ -173,6 +174,10 @@ struct source {
 	 */
 	int (*find)(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		    struct probe_list sets[SOURCE_SETS]);
+	/* No target maps the file: does the source need its state or its descriptor all the same? */
+	bool (*needs_file)(const struct session *s, const struct known_file *file);
+	/* The recording goes on without this file, which may come again: free_file is next. */
+	void (*forget_file)(struct session *s, void *state);
 	/* Frees what the file state owns. */
 	void (*free_file)(void *state);
 

@@ -7,8 +7,6 @@
 #ifndef STEPFLAME_USER_SESSION_STATE_H
 #define STEPFLAME_USER_SESSION_STATE_H
 
-#include <time.h>
-
 #include "include/probes.h"
 #include "user/identity/rank.h"
 #include "user/lib/map.h"
@@ -31,12 +29,12 @@ struct known_file {
 	struct file_id {
 		uint64_t dev, inode;
 	} id;
-	/* Its content when it was first opened: another one is another file. */
+	/* When it was first opened: with another content it is another file. */
 	bool seen;
-	uint64_t size;
-	struct timespec changed;
+	struct file_content content;
 	int fd;                     /* valid if `open` */
 	bool open, pinned;          /* pinned: probe lists use the descriptor */
+	bool used;                  /* as mark_used found */
 	struct file_probes *probes; /* owned; NULL: the session has not searched the file */
 	void *state[SOURCE__COUNT]; /* owned; file__state() */
 };
@@ -94,6 +92,7 @@ struct target {
 	uint64_t look_at_ns;     /* when to look at it again, if pending */
 	uint64_t since_ns;       /* when it started, or stepflame saw its exec */
 	uint64_t torch_ns;       /* when the session found torch in it */
+	bool files_refused;      /* it maps too many files with probes, and a note says so */
 	size_t file_cnt;
 	struct attached_file *files; /* owned */
 	void *state[SOURCE__COUNT];  /* owned; target__state() */
@@ -132,6 +131,7 @@ struct session {
 	struct map ended_pids;   /* struct ended_pid: processes whose rows the next snapshot deletes */
 	uint64_t ended_calls;    /* spans in the rows that are gone */
 	struct map files;        /* struct known_file */
+	size_t files_max;        /* with so many files, it is time to forget those that nobody maps */
 	bool opened;
 	uint64_t window_start_ns, window_end_ns;
 	uint64_t attach_ns, detach_ns;
@@ -185,18 +185,28 @@ int file_probes__of(struct session *s, struct target *t, const struct mapped_fil
 		    struct file_probes **out);
 /* Returns NULL if the session has not searched the file. */
 struct file_probes *file_probes__find(const struct session *s, const struct mapped_file *file);
-/* A source's state of a file: file_bytes long, valid until the session ends. NULL: no memory. */
+/*
+ * A source's state of a file: file_bytes long, valid as long as a target maps the file, or the source
+ * needs it. NULL: no memory.
+ */
 void *file__state(struct session *s, uint64_t dev, uint64_t inode, enum source_id id);
 /*
  * The descriptor by which the session reads the file and attaches to it, whatever happens to its path:
- * owned by the session, open until file__close, or to the end with `pin`. -ESTALE: the file is not
- * the one that the session knows; or an error of mapped_file__open.
+ * owned by the session, open until file__close, or with `pin` until the file is forgotten. -ESTALE:
+ * the file is not the one that the session knows; or an error of mapped_file__open.
  */
 int file__open(struct session *s, const struct mapped_file *file, bool pin);
 /* elf__new_fd of a copy of that descriptor. */
 int file__elf(struct session *s, const struct mapped_file *file, struct elf **out);
 /* Closes it unless it is pinned. */
 void file__close(struct session *s, const struct mapped_file *file);
+/*
+ * Call before a target's process is read anew: forgets what is known of files that nobody maps, and
+ * whose content is another one now. Their inodes may be those of other files.
+ */
+void session__renew_files(struct session *s, const struct process *process);
+/* Now and then: forgets files that nobody maps, but for some, since a job that ended may start again. */
+void session__forget_files(struct session *s);
 void session__free_files(struct session *s);
 
 /* identify.c */
@@ -279,6 +289,8 @@ bool target__has_probes(const struct target *t, const struct mapped_file *file, 
 /* Detaches a source's set from one file (dev and inode) or, with inode 0, from all files. */
 void target__detach_set(struct session *s, struct target *t, enum source_id id, int set, uint64_t dev, uint64_t inode);
 void target__detach(struct session *s, struct target *t);
+/* Detaches what the target has unmapped: it may map any number of files, one after another. */
+void target__detach_unmapped(struct session *s, struct target *t);
 /* Detaches all targets of a group, at once, for a rest: the probes of their ticks stay. */
 void targets__detach_group(struct session *s, uint32_t group);
 /* Hands over all attachments, at the end. */

@@ -6,6 +6,8 @@
 #include "stepflame.skel.h"
 #include "user/session/state.h"
 
+#define FILES_WITH_PROBES 256 /* of a target, at once; torch jobs have some 20 */
+
 static struct attached_file *find_attached(const struct target *t, uint64_t dev, uint64_t inode)
 {
 	for (size_t i = 0; i < t->file_cnt; i++)
@@ -88,6 +90,17 @@ static void detach_file(struct session *s, struct attached_file *file)
 	guardian__detach(s->guardian, &d);
 }
 
+/* A program may make up any number of files. -E2BIG. */
+static int refuse_file(struct session *s, struct target *t)
+{
+	if (!t->files_refused)
+		session__note(s,
+			      "process %d maps more than %d files in which probes have a place: the others have none",
+			      t->process.pid, FILES_WITH_PROBES);
+	t->files_refused = true;
+	return -E2BIG;
+}
+
 int target__attach(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf)
 {
 	struct attached_file *files = find_attached(t, file->dev, file->inode);
@@ -96,6 +109,8 @@ int target__attach(struct session *s, struct target *t, const struct mapped_file
 
 	if (t->rest.rests)
 		return 0;
+	if (!files && t->file_cnt == FILES_WITH_PROBES)
+		return refuse_file(s, t);
 	searched = file_probes__of(s, t, file, elf, &probes);
 
 	if (files)
@@ -138,6 +153,21 @@ void target__detach(struct session *s, struct target *t)
 	struct detachment d = {};
 
 	hand_over_links(t, &d);
+	guardian__detach(s->guardian, &d);
+}
+
+void target__detach_unmapped(struct session *s, struct target *t)
+{
+	struct detachment d = {};
+	size_t cnt = 0;
+
+	for (size_t i = 0; i < t->file_cnt; i++) {
+		if (find_mapped(t, t->files[i].dev, t->files[i].inode))
+			t->files[cnt++] = t->files[i];
+		else
+			detachment__add(&d, &t->files[i].sets[0][0], SOURCE__COUNT * SOURCE_SETS);
+	}
+	t->file_cnt = cnt;
 	guardian__detach(s->guardian, &d);
 }
 

@@ -92,8 +92,9 @@ void target__free(struct target *t)
 }
 
 /* Takes ownership of *process. */
-static void set_target_process(struct target *t, struct process *process)
+static void set_target_process(struct session *s, struct target *t, struct process *process)
 {
+	session__renew_files(s, process);
 	process__release(&t->process);
 	t->process = *process;
 	*process = (struct process){};
@@ -126,7 +127,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	}
 	if (ended)
 		ended->reused = true;
-	set_target_process(t, process);
+	set_target_process(s, t, process);
 	t->role = role;
 	t->rank.number = -1;
 	now = session__now_ns();
@@ -225,8 +226,7 @@ static int resolve_files(struct session *s, struct target *t)
 		int err = holds >= HOLDS_YES ? target__attach(s, t, file, NULL) : 0;
 		const char *fix = NULL, *why = mapped_file__explain(err, &fix);
 
-		if (holds == HOLDS_NO)
-			file__close(s, file);
+		file__close(s, file);
 		if (err && holds == HOLDS_MUST)
 			first_err = first_err ?: err;
 		else if (err && (!t->emitted || file == t->jax_file))
@@ -512,7 +512,8 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 		end_gone_target(s, t);
 		return;
 	}
-	set_target_process(t, &process);
+	set_target_process(s, t, &process);
+	target__detach_unmapped(s, t);
 	if (t->forked)
 		settle_fork(s, t);
 	else
@@ -582,4 +583,5 @@ void targets__tend(struct session *s)
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
 	}
 	targets__forget_ended(s);
+	session__forget_files(s);
 }

@@ -116,6 +116,15 @@ static int looked_at(struct session *s, struct target *t)
 	return 0;
 }
 
+/* A program may have moved its code to memory that is no file's. */
+static bool needs_file(const struct session *s, const struct known_file *file)
+{
+	for (size_t i = 0; file->state[SOURCE_EXACT] && i < s->target_cnt; i++)
+		if (!s->targets[i]->gone && target_state(s->targets[i])->file == file->state[SOURCE_EXACT])
+			return true;
+	return false;
+}
+
 /* Can stepflame see the calls of this target? */
 static int check(struct session *s, const struct target *t)
 {
@@ -464,6 +473,7 @@ const struct source source_exact = {
 	.snapshot = snapshot,
 	.holds = holds,
 	.find = find,
+	.needs_file = needs_file,
 	.looked_at = looked_at,
 	.look_again_ns = look_again_ns,
 	.check = check,

@@ -4,6 +4,7 @@
  * map nvtx_sites.
  */
 #include <bpf/bpf.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ struct nvtx_file {
 
 /* Session state. */
 struct nvtx {
-	uint32_t site_cnt;
+	const struct nvtx_file *owner[NVTX_SITES_MAX]; /* of each site; NULL: it is free */
 };
 
 /* Target state. */
@@ -147,25 +148,47 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 	return f->places.cnt ? HOLDS_YES : HOLDS_NO;
 }
 
-/* Adds a probe for each place, and writes the place's description to the map nvtx_sites. */
+/* The first of so many free sites in a row; NVTX_SITES_MAX: there are none. */
+static uint32_t free_sites(const struct nvtx *own, uint32_t cnt)
+{
+	for (uint32_t at = 0, run = 0; at < NVTX_SITES_MAX; at++) {
+		run = own->owner[at] ? 0 : run + 1;
+		if (run == cnt)
+			return at + 1 - cnt;
+	}
+	return NVTX_SITES_MAX;
+}
+
+/* Adds the probe of a place, and the descriptions of it and of those that follow it to the map nvtx_sites. */
+static int add_place(struct session *s, const struct nvtx_file *f, const struct nvtx_place *place, uint32_t cnt,
+		     struct probe_list *list)
+{
+	int fd = bpf_map__fd(s->skel->maps.nvtx_sites);
+	uint32_t first = free_sites(state_of(s), cnt);
+
+	if (first == NVTX_SITES_MAX)
+		return -ENOSPC;
+	for (uint32_t i = 0, site = first; i < cnt; i++, site++) {
+		if (bpf_map_update_elem(fd, &site, &place[i].site, BPF_ANY))
+			return -errno;
+		state_of(s)->owner[site] = f;
+	}
+	return probe_list__add(list, place->offset, COOKIE(PROBE_NVTX, 0, COOKIE_DEPTH_UNKNOWN, first));
+}
+
 static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		struct probe_list sets[SOURCE_SETS])
 {
 	struct nvtx_file *f = file_state(s, file);
 	const struct nvtx_place *place = f->places.items;
-	int fd = bpf_map__fd(s->skel->maps.nvtx_sites);
 
-	for (size_t i = 0; i < f->places.cnt; i++) {
-		uint32_t site = state_of(s)->site_cnt;
-		bool follows = i && place[i - 1].site.more;
-
-		if (site == NVTX_SITES_MAX || bpf_map_update_elem(fd, &site, &place[i].site, BPF_ANY) ||
-		    (!follows &&
-		     probe_list__add(sets, place[i].offset, COOKIE(PROBE_NVTX, 0, COOKIE_DEPTH_UNKNOWN, site)))) {
+	for (size_t i = 0, cnt; i < f->places.cnt; i += cnt) {
+		for (cnt = 1; i + cnt < f->places.cnt && place[i + cnt - 1].site.more; cnt++)
+			;
+		if (add_place(s, f, &place[i], cnt, sets)) {
 			f->missed += f->places.cnt - i;
 			break;
 		}
-		state_of(s)->site_cnt++;
 	}
 	return 0;
 }
@@ -209,19 +232,30 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 		      t->process.pid, hits * 1e9 / elapsed, (now - s->window_start_ns) / 1e9);
 }
 
+static void note_missed(struct session *s, const struct nvtx_file *f)
+{
+	if (f->missed)
+		session__note(s,
+			      "stepflame cannot probe %zu of %zu places in %s that push or pop NVTX ranges: those "
+			      "ranges are missing",
+			      f->missed, f->missed + f->places.cnt, f->name);
+}
+
 static void note(struct session *s)
 {
 	const struct known_file *files = s->files.items.items;
 
-	for (size_t i = 0; i < s->files.items.cnt; i++) {
-		const struct nvtx_file *f = files[i].state[SOURCE_NVTX];
+	for (size_t i = 0; i < s->files.items.cnt; i++)
+		if (files[i].state[SOURCE_NVTX])
+			note_missed(s, files[i].state[SOURCE_NVTX]);
+}
 
-		if (f && f->missed)
-			session__note(s,
-				      "stepflame cannot probe %zu of %zu places in %s that push or pop NVTX ranges: "
-				      "those ranges are missing",
-				      f->missed, f->missed + f->places.cnt, f->name);
-	}
+static void forget_file(struct session *s, void *state)
+{
+	note_missed(s, state);
+	for (uint32_t site = 0; site < NVTX_SITES_MAX; site++)
+		if (state_of(s)->owner[site] == state)
+			state_of(s)->owner[site] = NULL;
 }
 
 static void free_file(void *state)
@@ -236,6 +270,7 @@ const struct source source_nvtx = {
 	.sets = {{.wanted = wanted}},
 	.holds = holds,
 	.find = find,
+	.forget_file = forget_file,
 	.free_file = free_file,
 	.observe = observe,
 	.on_fork = on_fork,

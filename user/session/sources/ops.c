@@ -179,6 +179,22 @@ static void free_ops(struct session *s)
 	modules__free(ops->modules);
 }
 
+/* Rows have its names, and the processes that it was mapped in its descriptor. */
+static bool needs_file(const struct session *s, const struct known_file *file)
+{
+	const struct op_file *own = file->state[SOURCE_OPS];
+	const struct op_target *t = ops__of(s)->targets;
+
+	if (own && own->found)
+		return true;
+	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
+		for (size_t i = 0; i < t[slot].library_cnt; i++)
+			if (t[slot].libraries[i].lists->dev == file->id.dev &&
+			    t[slot].libraries[i].lists->inode == file->id.inode)
+				return true;
+	return false;
+}
+
 static void free_file(void *state)
 {
 	torch_ops__free(((struct op_file *)state)->found);
@@ -450,6 +466,7 @@ const struct source source_ops = {
 	.drained = op_table__flush_spans,
 	.detach = detach,
 	.free = free_ops,
+	.needs_file = needs_file,
 	.free_file = free_file,
 	.looked_at = looked_at,
 	.open_target = open_target,
