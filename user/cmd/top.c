@@ -308,7 +308,8 @@ static int watch_live(struct live_view *live)
 	err = err ?: end_err;
 	if (err == -EPIPE && args->batch)
 		return 0;
-	if (!err && !live->frames && !interrupted && live->due) /* the job ended before the first frame: show it */
+	/* What it did since the last frame, or before the first one. */
+	if (!err && !interrupted && live->due && (!live->frames || (args->batch && !args->iterations)))
 		err = take_snapshot(live);
 	if (err)
 		log__error(NULL, "top failed: %s", strerror(-err));

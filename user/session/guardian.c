@@ -262,11 +262,26 @@ static void close_files(int socket, const int *keep, size_t keep_cnt)
 	free(kept);
 }
 
+/*
+ * The kernel is to kill it for memory never, or where it may not ask for that (CAP_SYS_RESOURCE), after stepflame and
+ * what is larger, also if stepflame is to be killed before all others.
+ */
+static void protect_from_oom(void)
+{
+	static const char *const adjustments[] = {"-1000", "0"};
+	int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	for (size_t i = 0; file >= 0 && i < sizeof(adjustments) / sizeof(*adjustments); i++)
+		if (write(file, adjustments[i], strlen(adjustments[i])) > 0)
+			break;
+	if (file >= 0)
+		close(file);
+}
+
 static void become_guardian(int socket, const int *keep, size_t keep_cnt)
 {
 	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGTSTP};
 	struct rlimit files;
-	int adjust;
 
 	setsid();
 	if (!getrlimit(RLIMIT_NOFILE, &files)) { /* the guardian has a file for each link and each word */
@@ -280,12 +295,7 @@ static void become_guardian(int socket, const int *keep, size_t keep_cnt)
 		signal(ignored[i], SIG_IGN);
 	prctl(PR_SET_NAME, "stepflame-guard");
 	close_files(socket, keep, keep_cnt);
-	adjust = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-	if (adjust >= 0) {
-		if (write(adjust, "-1000", 5) < 0)
-			errno = 0; /* without the right to, the guardian may be killed as others are */
-		close(adjust);
-	}
+	protect_from_oom();
 	if (chdir("/"))
 		_exit(1);
 }

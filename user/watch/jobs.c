@@ -104,9 +104,24 @@ static struct watched_job *find_job(struct watched_jobs *jobs, const struct trai
 	if (!job)
 		return NULL;
 	job->number = ++jobs->job_cnt;
-	if (!training__job_name(training, job->name, sizeof(job->name))[0])
+	job->unnamed = !training__job_name(training, job->name, sizeof(job->name))[0];
+	if (job->unnamed)
 		snprintf(job->name, sizeof(job->name), "pid %d", training->process.pid);
 	return job;
+}
+
+/* A process that does not answer in time, on a busy machine, tells its job at a later look. */
+static void name_again(const struct watched_jobs *jobs, const struct watched_process *known,
+		       const struct training *training)
+{
+	struct watched_job *job = known->attached ? job_of(jobs, known->job) : NULL;
+	char name[WATCHED_NAME];
+
+	if (!job || !job->unnamed || !training__job_name(training, name, sizeof(name))[0])
+		return;
+	log__info("job %s is %s", job->name, name);
+	snprintf(job->name, sizeof(job->name), "%s", name);
+	job->unnamed = false;
 }
 
 static bool opts_out(const struct process *process)
@@ -259,9 +274,12 @@ int watched_jobs__look(struct watched_jobs *jobs, struct session *session)
 		return -ENOMEM;
 	for (size_t i = 0; i < trainings.cnt && !found; i++) {
 		const struct training *training = &trainings.items[i];
+		const struct watched_process *known =
+			process_of(jobs, training->process.pid, training->process.start_time);
 
-		if (training__is_target(training) &&
-		    !process_of(jobs, training->process.pid, training->process.start_time))
+		if (known)
+			name_again(jobs, known, training);
+		else if (training__is_target(training))
 			found = training;
 	}
 	err = found ? attach(jobs, &trainings, found, session) : 0;

@@ -21,7 +21,8 @@
 
 struct watched_job {
 	uint32_t number;         /* 1, 2, ... */
-	char name[WATCHED_NAME]; /* that by which --job takes it; "pid 12" for one without */
+	char name[WATCHED_NAME]; /* that by which --job takes it; "pid 12" for one without, */
+	bool unnamed;            /* which may get one: its process did not answer */
 	size_t alive;            /* processes */
 	uint64_t quiet_until_ns; /* events before this are not kept, but for the first bad end */
 	uint64_t regular_ns;     /* when it was kept without an event, or first seen; 0: not yet */
