@@ -47,7 +47,8 @@ static int attach_set(struct session *s, struct target *t, enum source_id id, in
 	struct probe_list *list = &file->probes->lists[id][number];
 	uint32_t *attachment = &file->sets[id][number];
 
-	if (*attachment || !list->cnt || (t->rest.rests && !stays_in_rest(t, id)) || (set->wanted && !set->wanted(s, t)))
+	if (*attachment || !list->cnt || (t->rest.rests && !stays_in_rest(t, id)) ||
+	    (set->wanted && !set->wanted(s, t)))
 		return 0;
 	return target__compare(t, list)
 		       ?: guardian__attach(s->guardian, set->program ? set->program(s->skel) : s->skel->progs.probe,
