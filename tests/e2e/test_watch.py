@@ -81,7 +81,7 @@ def test_events(bench):
     slow = watch.kept("slow", one)
     other.job.kill()
     end = watch.kept("end", other)
-    assert "process %d ended after step" % other.pid in watch.process.stderr and "(SIGKILL)" in watch.process.stderr
+    assert "process %d ended after step" % other.pid in watch.process.stderr and "killed by SIGKILL" in watch.process.stderr
     [index] = one.truth()["slow"]
     watch.end()
 
