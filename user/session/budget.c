@@ -240,6 +240,9 @@ int session__pause(struct session *s, uint32_t number)
 	group->paused = true;
 	if (group->account.opened_ns)
 		rest(s, group);
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (is_in(s->targets[i], group))
+			target__detach(s, s->targets[i]); /* whatever a rest leaves */
 	return 0;
 }
 
