@@ -254,7 +254,7 @@ def test_one_paused(bench):
     """Of two jobs, one is left alone with its workers, also by the next watch, until it is resumed; the steps of the other go on."""
     stop = bench.directory / "stop"
     one = bench.job("ticking.py", "--stop", stop, "--workers", 2, cold=True, env={"STEPFLAME_WATCH": "1"})
-    watch = Watch(bench, "--trigger", "stall=2s", "--trigger", "slow=2s")
+    watch = Watch(bench, "--last", "5m", "--trigger", "stall=2s", "--trigger", "slow=2s")
     other = Watched(bench)
     one.until_ready()
     watch.watches(other)
