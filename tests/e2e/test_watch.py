@@ -273,7 +273,7 @@ def test_one_paused(bench):
     """Of two jobs, one is left alone with its workers, also by the next watch, until it is resumed; the steps of the other go on."""
     stop = bench.directory / "stop"
     one = bench.job("ticking.py", "--stop", stop, "--workers", 2, cold=True, env={"STEPFLAME_WATCH": "1"})
-    watch = Watch(bench, "--trigger", "stall=2s", "--trigger", "slow=2s")
+    watch = Watch(bench, "--last", "5m", "--trigger", "stall=2s", "--trigger", "slow=2s")
     other = Watched(bench)
     one.until_ready()
     watch.watches(other)
@@ -312,12 +312,17 @@ def test_one_paused(bench):
     kept = Path(ask(watch, "trigger", one.pid).stdout.strip())
 
     ask(watch, "pause", one.pid)
+    ask(watch, "pause", other.pid)
     ask(watch, "pause")
     ask(watch, "resume")
-    watch.says("job pid %d, which is paused: watches process" % one.pid)
+    for steps in (one, other):
+        watch.says("job pid %d, which is paused: watches process" % steps.pid)
     watch.end()
     again = Watch(bench)
-    again.says("job pid %d, which is paused: watches process" % one.pid)
+    for steps in (one, other):
+        again.says("job pid %d, which is paused: watches process" % steps.pid)
+    assert not helpers.breakpoints(other.pid)
+    ask(again, "resume", other.pid)
     steps_go_on(again, other.pid)
     assert not probed() and jobs(again)[one.pid][0]
     assert "goes by '1'" in ask(again, "pause", 1).stderr

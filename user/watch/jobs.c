@@ -12,6 +12,7 @@
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/proc/environ.h"
+#include "user/proc/proc.h"
 
 #define ENDED_KEPT    512 /* processes that have ended, whose records may still be in the recording */
 #define COMMAND_SHOWN 80
@@ -147,6 +148,21 @@ static bool was_paused(const char *path, const struct process *process)
 	return found;
 }
 
+/* Those of an earlier session that this one has not looked at yet. */
+static void put_unknown(const struct watched_jobs *jobs, FILE *out)
+{
+	FILE *in = fopen(jobs->paused_path, "re");
+	struct proc_stat stat;
+	uint64_t start_time;
+	uint32_t pid;
+
+	while (in && fscanf(in, "%" SCNu32 " %" SCNu64, &pid, &start_time) == 2)
+		if (!process_of(jobs, pid, start_time) && !proc__stat(pid, 0, &stat) && stat.start_time == start_time)
+			fprintf(out, "%" PRIu32 " %" PRIu64 "\n", pid, start_time);
+	if (in)
+		fclose(in);
+}
+
 static int write_paused(const struct watched_jobs *jobs)
 {
 	const struct watched_process *all = jobs->processes.items;
@@ -160,6 +176,8 @@ static int write_paused(const struct watched_jobs *jobs)
 	if (!out) {
 		err = -errno;
 		close(output.fd);
+	} else {
+		put_unknown(jobs, out);
 	}
 	for (size_t i = 0; !err && i < jobs->processes.cnt; i++)
 		if (all[i].attached && !all[i].ended && job_of(jobs, all[i].job)->paused)
