@@ -262,8 +262,8 @@ def command_of(pid):
 
 def guardians(parent=None, target=None):
     """
-    Pids of the processes that attach the probes: of one recording, or of all recordings of a target, that of a killed one too. Those that wait for
-    their parent to notice their end are none.
+    Pids of the processes that attach the probes: of one recording, of all recordings of a target, that of a killed one too, or of all. Those that
+    wait for their parent to notice their end are none.
     """
     found = set()
     for stat in glob.glob("/proc/[0-9]*/stat"):
@@ -271,7 +271,7 @@ def guardians(parent=None, target=None):
             pid, name, state, of = re.match(r"(?s)(\d+) \((.*)\) (\S) (\d+)", Path(stat).read_text(errors="replace")).groups()
         except OSError:
             continue
-        if name == "stepflame-guard" and state != "Z" and (int(of) == parent.pid if parent else str(target.pid) in command_of(pid)):
+        if name == "stepflame-guard" and state != "Z" and (int(of) == parent.pid if parent else not target or str(target.pid) in command_of(pid)):
             found.add(int(pid))
     return found
 
