@@ -297,19 +297,40 @@ void budget__join(struct session *s, struct target *t)
 		begin_rest(s, group, t, session__now_ns());
 }
 
+/* A pause in a rest is a rest of its own: what is known of the process in the first may end with it. */
+static void begin_rest_anew(struct session *s, struct target *t)
+{
+	uint64_t now = session__now_ns();
+
+	t->rest.to_ns = now;
+	emit_rest(s, t);
+	t->rest.before_ns += now - t->rest.from_ns;
+	t->rest.from_ns = now;
+	t->rest.to_ns = 0;
+	t->rest.cnt++;
+	emit_rest(s, t);
+}
+
 int session__pause(struct session *s, uint32_t number)
 {
 	struct budget_group *group = group_of(s, number);
+	bool rests = group && !group->account.opened_ns;
 
 	if (!group)
 		return -ENOMEM;
+	if (group->paused)
+		return 0;
 	group->paused = true;
-	if (group->account.opened_ns)
+	if (!rests)
 		rest(s, group);
-	for (size_t i = 0; i < s->target_cnt; i++)
-		if (is_in(s->targets[i], group))
-			s->targets[i]->rest.paused = true;
-	targets__detach_group(s, number); /* it may have rested already */
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		if (!is_in(s->targets[i], group))
+			continue;
+		if (rests)
+			begin_rest_anew(s, s->targets[i]);
+		s->targets[i]->rest.paused = true;
+	}
+	targets__detach_group(s, number); /* of a rest, the ticks are left */
 	return 0;
 }
 
