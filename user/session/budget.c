@@ -59,6 +59,11 @@ void budget_account__rest(struct budget_account *account, double share, uint64_t
 	account->opened_ns = 0;
 }
 
+bool budget_account__is_paid(const struct budget_account *account, double share, uint64_t now_ns)
+{
+	return account->spent_ns <= earned_ns(account, share, now_ns);
+}
+
 bool budget_account__is_earned(const struct budget_account *account, double share, uint64_t now_ns)
 {
 	return account->spent_ns + account->next_ns <= earned_ns(account, share, now_ns);
@@ -257,8 +262,9 @@ static void settle(struct session *s, struct budget_group *group, uint64_t now)
 	group->account.spent_ns += group->paid_ns;
 	group->account.steps += group->steps;
 	if (!group->account.opened_ns) {
-		if (group->late ||
-		    (now >= group->until_ns && budget_account__is_earned(&group->account, s->options.budget, now)))
+		if (group->late ? budget_account__is_paid(&group->account, s->options.budget, now)
+				: now >= group->until_ns &&
+					  budget_account__is_earned(&group->account, s->options.budget, now))
 			wake(s, group);
 	} else if (budget_account__is_spent(&group->account, s->options.budget, now)) {
 		group->until_ns = 0;

@@ -33,7 +33,9 @@ void budget_account__open(struct budget_account *account, double uniform, uint64
 bool budget_account__is_spent(struct budget_account *account, double share, uint64_t now_ns);
 /* Ends the window. */
 void budget_account__rest(struct budget_account *account, double share, uint64_t now_ns);
-/* Is the rest over? */
+/* Has it earned what it has spent? */
+bool budget_account__is_paid(const struct budget_account *account, double share, uint64_t now_ns);
+/* And the next window, too: is the rest over? */
 bool budget_account__is_earned(const struct budget_account *account, double share, uint64_t now_ns);
 
 #endif

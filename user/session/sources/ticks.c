@@ -253,7 +253,6 @@ void ticks__begin(struct session *s, struct target *t, double accounted, uint64_
 	struct ticks *ticks = state_of(t);
 
 	overhead__begin(&ticks->overhead, t->rest.rests, accounted, from_ns);
-	ticks->longest_ns -= ticks->longest_ns / 16;
 	ticks->left_alone = false;
 	ticks->looked_ns = t->rest.rests ? 0 : ticks->last_ns;
 	if (ticks->cnt)
