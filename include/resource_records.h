@@ -99,9 +99,6 @@ struct rec_overhead {
 	__u32 measured_micros;  /* in windows; 0: not longer */
 	__u32 error_micros;     /* of the latter: 95 of 100 times it is off by no more */
 	__u32 rest_micros;      /* what its ticks say, in rests */
-	__u32 step_ticks;       /* backwards of a step; 0: not known, or not always as many */
-	__u32 pad;
-	__u64 steps; /* since the recording began, in windows and rests; 0: not known */
 };
 
 #endif

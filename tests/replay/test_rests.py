@@ -62,7 +62,7 @@ def test_ticks(tmp_path):
     """Steps of the rest are counted apart, and what recording costs is said as it was measured; the steps that were recorded are as without."""
     rests = [(0, 0, 0), (1, 0, START + 2 * S), (1, 0, START + 2 * S, START + 18 * S)]
     more = ticks(START + 3 * S, [19 * MS] * 700 + [S] + [18 * MS] * 9)
-    more.append(rec.record("OVERHEAD", pid=PID, pairs=12, accounted_micros=4100, measured_micros=12300, error_micros=2500, rest_micros=100, step_ticks=1, steps=900))
+    more.append(rec.record("OVERHEAD", pid=PID, pairs=12, accounted_micros=4100, measured_micros=12300, error_micros=2500, rest_micros=100))
     parts = (0, 99), (18 * S + STEP, 98)
     plain = helpers.report(written(tmp_path / "a.rec", *parts, end=20 * S, rests=rests), "--steps")
     file = written(tmp_path / "b.rec", *parts, end=20 * S, rests=rests, more=more)

@@ -249,6 +249,10 @@ static void test_ticks(void **state)
 	now_ns += 2 * S;
 	assert_int_equal(look()->kind, TRIGGER_STALL);
 	assert_int_equal(look()->duration_ns, 61 * S);
+	trigger__take(trigger);
+	tick(1000); /* it goes on, and stands still again */
+	now_ns += 61 * S;
+	assert_int_equal(look()->kind, TRIGGER_STALL);
 
 	start(slow);
 	steps(TRIGGER_STEPS_MIN + 1, 100);

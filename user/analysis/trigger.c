@@ -151,6 +151,7 @@ static int add_tick(struct trigger *trigger, const struct rec_step *record)
 
 	if (!process || record->time_ns < process->active_ns)
 		return 0;
+	process->told = false;
 	process->active_ns = process->step_end_ns = record->time_ns;
 	step = (struct timed_step){.index = process->last_step, .end_ns = record->time_ns};
 	return record->phase_ns[PHASE_OTHER] ? add_to_pace(trigger, process, &step, record->phase_ns[PHASE_OTHER]) : 0;
@@ -163,8 +164,6 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 	struct timed_step step;
 	int timed = step_times__add(&trigger->times, record, &step), err = 0;
 
-	if (record->rule == STEP_TICK)
-		return add_tick(trigger, record);
 	if (timed <= 0)
 		return timed;
 	if (!process) {
@@ -229,6 +228,7 @@ static void set_rest(struct watched *process, const struct rec_rest *rest)
 
 int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t now_ns)
 {
+	const struct rec_step *step = (const void *)record;
 	const struct rec_proc *proc = (const void *)record;
 	const struct rec_rest *rest = (const void *)record;
 	const struct rec_agg *agg = (const void *)record;
@@ -237,7 +237,7 @@ int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t
 	if (!record)
 		end_snapshot(trigger, now_ns);
 	else if (record->type == REC_STEP)
-		return add_step(trigger, (const void *)record);
+		return step->rule == STEP_TICK ? add_tick(trigger, step) : add_step(trigger, step);
 	else if (record->type == REC_REST && (process = find(trigger, rest->pid)))
 		set_rest(process, rest);
 	else if (record->type == REC_AGG && (process = find(trigger, agg->key.pid)))

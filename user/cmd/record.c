@@ -245,7 +245,8 @@ static bool *operators_extra(struct session_options *session, int key)
 	return NULL;
 }
 
-static error_t parse_record(int key, char *arg, struct argp_state *state)
+/* Of what is recorded, and when. */
+static error_t parse_events(int key, char *arg, struct argp_state *state)
 {
 	struct record_args *args = state->input;
 	bool *extra = operators_extra(&args->session, key);
@@ -255,6 +256,57 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 		args->session.ops = *extra = true;
 		return 0;
 	}
+	switch (key) {
+	case OPT_BUDGET:
+		args->session.budget = session_args__budget(state, arg);
+		return 0;
+	case OPT_STEPS:
+		args->session.steps = strtoull(arg, &end, 10);
+		if (*end || !args->session.steps || *arg == '-')
+			argp_error(state, "--steps wants a number of steps, not '%s'", arg);
+		return 0;
+	case OPT_STEP_AT:
+		if (!*arg)
+			argp_error(state, "--step-at wants a name");
+		args->session.step_at = arg;
+		return 0;
+	case OPT_EXACT:
+		if (arg && strcmp(arg, "force"))
+			argp_error(state, "--exact=%s? It is --exact or --exact=force", arg);
+		args->session.exact = true;
+		args->session.exact_force = arg;
+		return 0;
+	case OPT_INJECT:
+		args->session.inject = true;
+		return 0;
+	case OPT_SYSCALLS:
+		args->session.syscalls = true;
+		return 0;
+	case OPT_NO_SYSCALLS:
+		args->session.syscalls = false;
+		return 0;
+	case OPT_GPU:
+		args->session.gpu = session_args__gpu(state, arg);
+		args->session.usage_of_users = args->session.gpu != SESSION_GPU_OFF;
+		return 0;
+	case OPT_SCHEDULE:
+		parse_schedule(state, args, arg);
+		return 0;
+	case OPT_ACTION:
+		session_args__action(state, &args->session, args->actions, arg);
+		return 0;
+	case OPT_CHILDREN:
+		args->session.children = session_args__children(state, arg);
+		return 0;
+	default:
+		return targets__option(state, &args->targets, key, arg);
+	}
+}
+
+static error_t parse_record(int key, char *arg, struct argp_state *state)
+{
+	struct record_args *args = state->input;
+
 	switch (key) {
 	case 'd':
 		args->duration_ns = session_args__time(state, arg);
@@ -281,49 +333,8 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 	case OPT_UNTIL:
 		until__option(state, &args->until, "--until", arg);
 		return 0;
-	case OPT_BUDGET:
-		args->session.budget = session_args__budget(state, arg);
-		return 0;
-	case OPT_STEPS:
-		args->session.steps = strtoull(arg, &end, 10);
-		if (*end || !args->session.steps || *arg == '-')
-			argp_error(state, "--steps wants a number of steps, not '%s'", arg);
-		return 0;
-	case OPT_STEP_AT:
-		if (!*arg)
-			argp_error(state, "--step-at wants a name");
-		args->session.step_at = arg;
-		return 0;
-	case OPT_EXACT:
-		if (arg && strcmp(arg, "force"))
-			argp_error(state, "--exact=%s? It is --exact or --exact=force", arg);
-		args->session.exact = true;
-		args->session.exact_force = arg;
-		return 0;
 	case OPT_USER:
 		args->user = arg;
-		return 0;
-	case OPT_INJECT:
-		args->session.inject = true;
-		return 0;
-	case OPT_SYSCALLS:
-		args->session.syscalls = true;
-		return 0;
-	case OPT_NO_SYSCALLS:
-		args->session.syscalls = false;
-		return 0;
-	case OPT_GPU:
-		args->session.gpu = session_args__gpu(state, arg);
-		args->session.usage_of_users = args->session.gpu != SESSION_GPU_OFF;
-		return 0;
-	case OPT_SCHEDULE:
-		parse_schedule(state, args, arg);
-		return 0;
-	case OPT_ACTION:
-		session_args__action(state, &args->session, args->actions, arg);
-		return 0;
-	case OPT_CHILDREN:
-		args->session.children = session_args__children(state, arg);
 		return 0;
 	case ARGP_KEY_ARGS:
 		args->command = state->argv + state->next;
@@ -333,7 +344,7 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 		check_stdout_or_die(state, args);
 		return 0;
 	default:
-		return targets__option(state, &args->targets, key, arg);
+		return parse_events(key, arg, state);
 	}
 }
 

@@ -69,12 +69,15 @@ static struct thread_boundary *boundary_of(struct process_steps *times, uint32_t
 int step_times__add(struct step_times *steps, const struct rec_step *record, struct timed_step *step)
 {
 	uint64_t besides_ns = record->phase_ns[PHASE_VALIDATION] + record->phase_ns[PHASE_CHECKPOINT];
-	struct process_steps *times = record->rule == STEP_TICK ? NULL : times_of(steps, record->pid);
 	struct thread_boundary *before;
+	struct process_steps *times;
 	bool timed;
 
+	if (record->rule == STEP_TICK)
+		return 0;
+	times = times_of(steps, record->pid);
 	if (!times)
-		return record->rule == STEP_TICK || steps->processes.cnt == STEP_TIMES_PROCESSES ? 0 : -ENOMEM;
+		return steps->processes.cnt == STEP_TIMES_PROCESSES ? 0 : -ENOMEM;
 	before = known_boundary(times, record->tid);
 	if (before && record->hdr.flags & REC_RESTED)
 		before->time_ns = 0;

@@ -108,7 +108,7 @@
 	X(budget_micros, NUMBER) X(pad, PAD)
 #define REC_OVERHEAD_FIELDS(X, A) \
 	X(pid, PID) X(pairs, NUMBER) X(accounted_micros, NUMBER) X(measured_micros, NUMBER) \
-	X(error_micros, NUMBER) X(rest_micros, NUMBER) X(step_ticks, NUMBER) X(pad, PAD) X(steps, NUMBER)
+	X(error_micros, NUMBER) X(rest_micros, NUMBER)
 #define REC_THROTTLE_FIELDS(X, A) \
 	X(time_ns, TIME) X(pid, PID) X(above, NUMBER) X(group, NUMBER) X(milli_cpus, NUMBER) \
 	X(periods, NUMBER) X(throttled, NUMBER) X(throttled_ns, NUMBER)

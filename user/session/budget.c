@@ -75,7 +75,7 @@ struct budget_group {
 	uint32_t number;
 	bool paused; /* it rests until session__resume */
 	struct budget_account account;
-	uint64_t control_ns; /* when the next rest to measure is due; 0: nothing can be measured */
+	uint64_t control_ns; /* when the next rest to measure is due; 0: not chosen yet */
 	uint64_t until_ns;   /* this rest lasts at least until then */
 	/* Of this look: */
 	double paid_ns; /* by the process that paid most */
@@ -140,15 +140,21 @@ static int command(struct session *s, const struct target *t, enum proc_command_
 	return programs__command(s->skel, &command);
 }
 
-static void begin_rest(struct session *s, const struct budget_group *group, struct target *t, uint64_t now)
+/* The rest before is over. */
+static void count_rest(const struct budget_group *group, struct target *t, uint64_t now)
 {
-	command(s, t, COMMAND_REST, now);
 	t->rest.before_ns += t->rest.to_ns - t->rest.from_ns;
 	t->rest.from_ns = now;
 	t->rest.to_ns = 0;
 	t->rest.rests = true;
 	t->rest.paused = group->paused;
 	t->rest.cnt++;
+}
+
+static void begin_rest(struct session *s, const struct budget_group *group, struct target *t, uint64_t now)
+{
+	command(s, t, COMMAND_REST, now);
+	count_rest(group, t, now);
 }
 
 /* A window or a rest has begun. */
@@ -242,15 +248,13 @@ static uint64_t control_ns(const struct budget_group *group)
 {
 	uint64_t ns = CONTROL_STEPS * group->usual_ns;
 
-	if (ns > CONTROL_MAX_NS)
-		return CONTROL_MAX_NS;
 	return ns > CONTROL_NS ? ns : CONTROL_NS;
 }
 
 /* Is a rest to measure due? They come at random, so that they do not follow a rhythm of the job. */
 static bool is_control_due(struct session *s, struct budget_group *group, uint64_t now)
 {
-	if (!group->measures || group->usual_ns * CONTROL_STEPS > CONTROL_MAX_NS)
+	if (!group->measures || control_ns(group) > CONTROL_MAX_NS)
 		return false;
 	if (!group->control_ns)
 		group->control_ns = now + control_ns(group) / CONTROL_SHARE * (0.5 + uniform(s));
@@ -304,39 +308,33 @@ void budget__join(struct session *s, struct target *t)
 }
 
 /* A pause in a rest is a rest of its own: what is known of the process in the first may end with it. */
-static void begin_rest_anew(struct session *s, struct target *t)
+static void begin_rest_anew(struct session *s, const struct budget_group *group, struct target *t)
 {
 	uint64_t now = session__now_ns();
 
 	t->rest.to_ns = now;
 	emit_rest(s, t);
-	t->rest.before_ns += now - t->rest.from_ns;
-	t->rest.from_ns = now;
-	t->rest.to_ns = 0;
-	t->rest.cnt++;
+	count_rest(group, t, now);
 	emit_rest(s, t);
 }
 
 int session__pause(struct session *s, uint32_t number)
 {
 	struct budget_group *group = group_of(s, number);
-	bool rests = group && !group->account.opened_ns;
 
 	if (!group)
 		return -ENOMEM;
 	if (group->paused)
 		return 0;
 	group->paused = true;
-	if (!rests)
+	if (group->account.opened_ns) {
 		rest(s, group);
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		if (!is_in(s->targets[i], group))
-			continue;
-		if (rests)
-			begin_rest_anew(s, s->targets[i]);
-		s->targets[i]->rest.paused = true;
+		return 0;
 	}
-	targets__detach_group(s, number); /* of a rest, the ticks are left */
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (is_in(s->targets[i], group))
+			begin_rest_anew(s, group, s->targets[i]);
+	targets__detach_group(s, number); /* the ticks */
 	return 0;
 }
 

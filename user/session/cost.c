@@ -50,7 +50,7 @@ static uint64_t sources_hits(const struct session *s, const struct target *t)
 }
 
 /* A tick costs a process the trap alone. */
-static uint64_t sampler_ns(const struct session *s, const struct proc_cost *cost)
+static uint64_t besides_hits_ns(const struct session *s, const struct proc_cost *cost)
 {
 	return cost->sampler_ns + cost->ticks * s->selftest.hit_ns;
 }
@@ -61,15 +61,15 @@ double target__paid_ns(const struct session *s, const struct target *t, const st
 	double program_ns = cost->sampled ? (double)cost->sampled_ns / cost->sampled : 0;
 
 	return (cost->hits - cost->ticks + sources_hits(s, t)) * (s->selftest.hit_ns + program_ns) +
-	       sampler_ns(s, cost) + traced_calls_ns(s, cost->calls_sampled, cost->calls_sampled_ns);
+	       besides_hits_ns(s, cost) + traced_calls_ns(s, cost->calls_sampled, cost->calls_sampled_ns);
 }
 
 void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct target *t, const struct proc *proc)
 {
 	const struct proc_cost *cost = &proc->cost;
 	struct hit_sums one = {
-		.busiest = {cost->hits - cost->ticks + sources_hits(s, t), sampler_ns(s, cost), cost->calls_sampled,
-			    cost->calls_sampled_ns},
+		.busiest = {cost->hits - cost->ticks + sources_hits(s, t), besides_hits_ns(s, cost),
+			    cost->calls_sampled, cost->calls_sampled_ns},
 	};
 
 	sums->hits += one.busiest.hits + cost->ticks;

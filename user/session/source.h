@@ -72,6 +72,7 @@ enum source_holds {
 struct probe_set {
 	/* NULL: the program `probe`. */
 	struct bpf_program *(*program)(const struct stepflame_bpf *skel);
+	bool in_rests; /* it stays attached in a rest of --budget, if the target is not paused */
 	/* Does this target need the set now? NULL: yes. */
 	bool (*wanted)(const struct session *s, const struct target *t);
 	/* Called after the set has been attached. 0 or -errno. */

@@ -291,7 +291,7 @@ void target__detach_set(struct session *s, struct target *t, enum source_id id, 
 void target__detach(struct session *s, struct target *t);
 /* Detaches what the target has unmapped: it may map any number of files, one after another. */
 void target__detach_unmapped(struct session *s, struct target *t);
-/* Detaches all targets of a group, at once, for a rest: the probes of their ticks stay. */
+/* Detaches all targets of a group, at once, for a rest: sets with in_rests stay. */
 void targets__detach_group(struct session *s, uint32_t group);
 /* Hands over all attachments, at the end. */
 void targets__detach(struct session *s, struct detachment *d);

@@ -35,10 +35,9 @@ int target__compare(const struct target *t, const struct probe_list *list)
 	return file ? probe_list__compare(list, file) : -ENOENT;
 }
 
-/* In a rest, a target keeps the probe of its ticks, and no other; none if it is paused. */
-static bool stays_in_rest(const struct target *t, enum source_id id)
+static bool stays_in_rest(const struct target *t, enum source_id id, int set)
 {
-	return id == SOURCE_TICKS && !t->rest.paused;
+	return sources[id]->sets[set].in_rests && !t->rest.paused;
 }
 
 static int attach_set(struct session *s, struct target *t, enum source_id id, int number, struct attached_file *file)
@@ -47,7 +46,7 @@ static int attach_set(struct session *s, struct target *t, enum source_id id, in
 	struct probe_list *list = &file->probes->lists[id][number];
 	uint32_t *attachment = &file->sets[id][number];
 
-	if (*attachment || !list->cnt || (t->rest.rests && !stays_in_rest(t, id)) ||
+	if (*attachment || !list->cnt || (t->rest.rests && !stays_in_rest(t, id, number)) ||
 	    (set->wanted && !set->wanted(s, t)))
 		return 0;
 	return target__compare(t, list)
@@ -186,8 +185,9 @@ static void hand_over_for_rest(struct target *t, struct detachment *d)
 {
 	for (size_t i = 0; i < t->file_cnt; i++)
 		for (int id = 0; id < SOURCE__COUNT; id++)
-			if (!stays_in_rest(t, id))
-				detachment__add(d, t->files[i].sets[id], SOURCE_SETS);
+			for (int set = 0; set < SOURCE_SETS; set++)
+				if (!stays_in_rest(t, id, set))
+					detachment__add(d, &t->files[i].sets[id][set], 1);
 }
 
 void targets__detach_group(struct session *s, uint32_t group)

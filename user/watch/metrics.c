@@ -69,8 +69,12 @@ static void time_step(struct rank_metrics *rank, uint64_t ns)
 }
 
 /* A step in a rest: its index is of all steps so far, where that of others counts those that were recorded. */
-static void add_tick(struct rank_metrics *rank, const struct rec_step *record)
+static void add_tick(const struct metrics *metrics, const struct rec_step *record)
 {
+	struct rank_metrics *rank = find(metrics, record->pid);
+
+	if (!rank || rank->ended_ns)
+		return;
 	if (record->index > rank->steps) {
 		rank->unseen_steps += record->index - rank->steps;
 		rank->steps = record->index;
@@ -89,11 +93,6 @@ static int add_step(struct metrics *metrics, const struct rec_step *record)
 
 	if (timed < 0)
 		return timed;
-	if (record->rule == STEP_TICK) {
-		if (rank && !rank->ended_ns)
-			add_tick(rank, record);
-		return 0;
-	}
 	times = step_times__of(&metrics->times, record->pid);
 	if (!times)
 		return 0;
@@ -121,11 +120,15 @@ int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t
 	const struct rec_proc *proc = (const void *)record;
 	const struct rec_rest *rest = (const void *)record;
 	const struct rec_overhead *overhead = (const void *)record;
+	const struct rec_step *step = (const void *)record;
 	struct rank_metrics *rank;
 
 	switch (record ? record->type : 0) {
 	case REC_STEP:
-		return add_step(metrics, (const void *)record);
+		if (step->rule != STEP_TICK)
+			return add_step(metrics, step);
+		add_tick(metrics, step);
+		break;
 	case REC_TARGET:
 		rank = find(metrics, target->pid);
 		if (!rank && target->role == ROLE_MAIN)

@@ -120,13 +120,6 @@ static void see_boundary(struct session *s, const struct rec_step *step)
 
 /* ---- ticks ---- */
 
-static uint64_t steps_so_far(const struct ticks *ticks)
-{
-	uint32_t each = step_ticks(ticks);
-
-	return each && !ticks->missed ? ticks->cnt / each : 0;
-}
-
 /* In a rest, each tick that ends a step is a boundary; the first one only begins a step. */
 static void emit_boundary(struct session *s, const struct target *t, const struct rec_step *tick)
 {
@@ -138,7 +131,7 @@ static void emit_boundary(struct session *s, const struct target *t, const struc
 	if (!each || ticks->missed || (!first && ++ticks->in_step < each))
 		return;
 	boundary.hdr.flags = first ? REC_RESTED : 0;
-	boundary.index = steps_so_far(ticks);
+	boundary.index = ticks->cnt / each;
 	boundary.serial = SERIAL_TICK | ticks->serial++;
 	boundary.phase_ns[PHASE_OTHER] = first ? 0 : tick->time_ns - ticks->boundary_ns;
 	ticks->rest = t->rest.cnt;
@@ -229,22 +222,16 @@ static uint32_t micros(double share)
 
 static void emit_overhead(struct session *s, const struct target *t)
 {
-	const struct ticks *ticks = state_of(t);
+	struct rec_overhead rec = {.hdr = {.type = REC_OVERHEAD, .size = sizeof(rec)}, .pid = t->process.pid};
 	struct overhead_estimate estimate;
-	struct rec_overhead rec = {
-		.hdr = {.type = REC_OVERHEAD, .size = sizeof(rec)},
-		.pid = t->process.pid,
-		.step_ticks = step_ticks(ticks),
-		.steps = steps_so_far(ticks),
-	};
 
-	if (overhead__estimate(&ticks->overhead, &estimate)) {
-		rec.pairs = estimate.pairs;
-		rec.accounted_micros = micros(estimate.accounted);
-		rec.measured_micros = micros(estimate.longer);
-		rec.error_micros = micros(estimate.error);
-		rec.rest_micros = micros(estimate.rest);
-	}
+	if (!overhead__estimate(&state_of(t)->overhead, &estimate))
+		return;
+	rec.pairs = estimate.pairs;
+	rec.accounted_micros = micros(estimate.accounted);
+	rec.measured_micros = micros(estimate.longer);
+	rec.error_micros = micros(estimate.error);
+	rec.rest_micros = micros(estimate.rest);
 	session__emit(s, &rec.hdr);
 }
 
@@ -255,25 +242,15 @@ void ticks__begin(struct session *s, struct target *t, double accounted, uint64_
 	overhead__begin(&ticks->overhead, t->rest.rests, accounted, from_ns);
 	ticks->left_alone = false;
 	ticks->looked_ns = t->rest.rests ? 0 : ticks->last_ns;
-	if (ticks->cnt)
-		emit_overhead(s, t);
-}
-
-static int snapshot(struct session *s)
-{
-	for (size_t i = 0; i < s->target_cnt && s->options.budget; i++)
-		if (state_of(s->targets[i])->cnt)
-			emit_overhead(s, s->targets[i]);
-	return 0;
+	emit_overhead(s, t);
 }
 
 const struct source source_ticks = {
 	.target_bytes = sizeof(struct ticks),
-	.sets = {{.program = program, .wanted = wanted}},
+	.sets = {{.program = program, .in_rests = true, .wanted = wanted}},
 	.records = {{REC_STEP, sizeof(struct rec_step), on_step}},
 	.configure = configure,
 	.holds = holds,
 	.find = find,
 	.tend = tend,
-	.snapshot = snapshot,
 };
