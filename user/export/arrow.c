@@ -325,7 +325,8 @@ static size_t add_type(struct arrow *arrow, enum arrow_type type, enum type_id *
 static size_t add_field(struct arrow *arrow, const char *name, enum arrow_type type, bool nullable, int64_t id)
 {
 	const uint8_t fields[] = {
-		FLATBUFFER_OFFSET, 1, 1, FLATBUFFER_OFFSET, type == ARROW_TEXT ? FLATBUFFER_OFFSET : 0, FLATBUFFER_OFFSET};
+		FLATBUFFER_OFFSET, 1, 1, FLATBUFFER_OFFSET, type == ARROW_TEXT ? FLATBUFFER_OFFSET : 0,
+		FLATBUFFER_OFFSET};
 	static const uint8_t encoding_fields[] = {8, FLATBUFFER_OFFSET};
 	struct flatbuffer_table field = flatbuffer__table(&arrow->message, fields, 6), encoding;
 	size_t type_at, children;
