@@ -47,8 +47,8 @@ static bool is_in_cgroup(const char *path, const char *cgroup)
 
 static bool is_named(const struct training *training, const char *name)
 {
-	return is_same(training->id.run, name) || is_same(training->id.slurm, name) || is_same(training->id.container, name) ||
-	       is_in_cgroup(training->id.cgroup, name);
+	return is_same(training->id.run, name) || is_same(training->id.slurm, name) ||
+	       is_same(training->id.container, name) || is_in_cgroup(training->id.cgroup, name);
 }
 
 static bool begins_container(const struct training *training, const char *name)

@@ -43,7 +43,7 @@ struct export_ops {
 extern const struct export_ops export_chrome;
 extern const struct export_ops export_perfetto;
 extern const struct export_ops export_tensorboard; /* chrome's, with nothing that torch.profiler does not write */
-extern const struct export_ops export_arrow; /* a file per table, in a folder: tables.h */
+extern const struct export_ops export_arrow;       /* a file per table, in a folder: tables.h */
 extern const struct export_ops export_folded;
 extern const struct export_ops export_pprof;
 extern const struct export_ops export_pstats;

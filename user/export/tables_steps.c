@@ -6,6 +6,7 @@
 #include "user/analysis/gpu_readings.h"
 #include "user/analysis/resources.h"
 #include "user/export/tables_private.h"
+#include "user/lib/saturating.h"
 #include "user/model/resources.h"
 #include "user/model/rests.h"
 #include "user/report/common.h"
@@ -101,12 +102,13 @@ static void put_use(struct looks *looks, uint64_t end_ns, struct arrow *arrow)
 	looks->last = now;
 }
 
-/* How long its quotas were used up between two times, at most of one of them; below 0: it has none. */
+/* How long its quotas were used up between two times; below 0: it has none. */
 static int64_t throttled_ns(struct job *job, uint32_t pid, uint64_t from_ns, uint64_t to_ns)
 {
 	size_t cnt;
 	const struct rec_throttle *all = resources__throttles(job__resources(job), &cnt);
-	int64_t most = -1;
+	uint64_t sum = 0;
+	bool known = false;
 
 	for (size_t i = 1; i < cnt; i++) {
 		const struct rec_throttle *a = &all[i - 1], *b = &all[i];
@@ -114,9 +116,10 @@ static int64_t throttled_ns(struct job *job, uint32_t pid, uint64_t from_ns, uin
 		if (a->pid != pid || b->pid != pid || a->group != b->group || b->time_ns <= from_ns ||
 		    b->time_ns > to_ns || b->throttled_ns < a->throttled_ns)
 			continue;
-		most = (most < 0 ? 0 : most) + (int64_t)(b->throttled_ns - a->throttled_ns);
+		known = true;
+		sum = saturating__add(sum, b->throttled_ns - a->throttled_ns);
 	}
-	return most;
+	return known && sum <= INT64_MAX ? (int64_t)sum : -1;
 }
 
 /* The machine's only GPU; of several, the records do not say which one a process uses. */
