@@ -118,7 +118,7 @@ class Recording:
         if len(page) > PAGE_BYTES:
             frame = "<p>The page has %d MB: write it to a file with .flame(path).</p>" % (len(page) >> 20)
         else:
-            frame = '<iframe sandbox="allow-scripts" style="width: 100%%; height: 640px; border: 0" srcdoc="%s"></iframe>' % html.escape(page)
+            frame = '<iframe sandbox="allow-scripts allow-downloads" style="width: 100%%; height: 640px; border: 0" srcdoc="%s"></iframe>' % html.escape(page)
         return "<pre>%s</pre>%s" % (html.escape(summary), frame)
 
 
