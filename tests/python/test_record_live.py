@@ -123,24 +123,28 @@ for _ in range(2):
 """
 
 
-def test_no_rights():
-    """The block runs as without it, and the program's message is logged once, with its fix; or raised."""
+def test_rights():
+    """Without them the block runs as without it, and the program's message is logged once, with its fix; or raised."""
     with tempfile.TemporaryDirectory(prefix="stepflame-") as folder:
         os.chmod(folder, 0o777)
         shutil.copy(helpers.STEPFLAME, folder)
         shutil.copytree(Path(stepflame.__file__).parent, folder + "/package/stepflame")
         file = folder + "/x.rec"
-        job, required, program = (
-            subprocess.run(as_user([], *words), capture_output=True, text=True, env={"STEPFLAME": folder + "/stepflame"}, timeout=helpers.END_SECONDS)
-            for words in (
-                [helpers.SYSTEM_PYTHON, "-c", BLOCK, folder + "/package", file],
-                [helpers.SYSTEM_PYTHON, "-c", BLOCK, folder + "/package", file, "required"],
-                [folder + "/stepflame", "record", "-p", str(os.getpid()), "-o", file],
+        block = [helpers.SYSTEM_PYTHON, "-c", BLOCK, folder + "/package", file]
+        job, required, program, granted = (
+            subprocess.run(as_user(rights, *words), capture_output=True, text=True, env={"STEPFLAME": folder + "/stepflame"}, timeout=helpers.END_SECONDS)
+            for rights, words in (
+                ([], block),
+                ([], [*block, "required"]),
+                ([], [folder + "/stepflame", "record", "-p", str(os.getpid()), "-o", file]),
+                (["bpf", "perfmon"], [*block, "required"]),
             )
         )
+        assert stepflame.load(file).summary["window"]["seconds"]
     (why,) = re.findall("CAP_BPF.*", program.stderr)
     assert job.returncode == 0 and job.stdout == "inside\ninside\n"
     assert job.stderr.count("nothing is recorded") == 1 and why in job.stderr and "fix: " in job.stderr
+    assert granted.returncode == 0 and granted.stdout == job.stdout and not granted.stderr
     assert required.returncode == 1 and not required.stdout and why in required.stderr
 
 
