@@ -43,13 +43,6 @@ def test_tables(folder, capsys):
     assert (folder / "x.html").stat().st_size
 
 
-def test_tables_are_listed():
-    """Each table, and no other."""
-    table = PAGE.read_text().partition("| table | a row is |")[2].partition("\n\n")[0]
-    named = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1] if "|" in row else "")]
-    assert sorted(named) == sorted(stepflame.recording.TABLES)
-
-
 @helpers.needs_bpf
 def test_recordings(folder, bench, capsys):
     job = bench.job("plain_loop.py", "--epochs", 10_000).until_ready()

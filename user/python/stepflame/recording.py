@@ -31,7 +31,7 @@ class Table:
 
 
 class Recording:
-    """A recording in a file. Its tables are pyarrow's, with the columns of docs/python-package.md."""
+    """A recording in a file. Its tables are pyarrow's, with the columns that docs/tables.md lists."""
 
     ranks = Table()
     windows = Table()
