@@ -187,3 +187,31 @@ def test_torchrun(bench, tmp_path):
     until_nothing_is_left(tmp_path)
     for said in map(json.loads, job.stdout.splitlines()):
         check(said, tmp_path / (said["name"] + ".rec"))
+
+
+CELL = """
+import stepflame, torch
+model = torch.nn.Linear(32, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+with stepflame.record("cell.rec", required=True) as run:
+    for _ in range(%d):
+        model(torch.randn(64, 32)).sum().backward()
+        optimizer.step()
+run
+"""
+
+
+@pytest.mark.long
+def test_notebook(tmp_path):
+    """A cell records its kernel, and shows it."""
+    for name in ("nbclient", "nbformat", "ipykernel"):
+        pytest.importorskip(name, reason="no %s" % name)
+    import nbclient
+    import nbformat
+
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL % STEPS)])
+    nbclient.NotebookClient(notebook, timeout=helpers.READY_SECONDS, resources={"metadata": {"path": tmp_path}}).execute()
+    assert stepflame.load(tmp_path / "cell.rec").summary["window"]["steps"] == STEPS
+    (output,) = notebook.cells[0].outputs
+    assert output.data["text/html"].startswith("<pre>Recorded ") and "<iframe sandbox=" in output.data["text/html"]
+    until_nothing_is_left(tmp_path)
