@@ -30,7 +30,7 @@ def until_nothing_is_left(word):
     helpers.until(helpers.END_SECONDS, lambda: not left_behind(word), lambda: "still there: %s" % [helpers.command_of(pid) for pid in left_behind(word)])
 
 
-MODES = ["plain", "plain,attach_seconds=0", "plain,no_such_option=true", "raises", "exits", "thread", "forks", "kills", "kills,required=true", "plain,duration=0.01"]
+MODES = ["plain", "plain,attach_seconds=0", "plain,no_such_option=true", "raises", "exits", "thread", "forks", "kills", "kills,required=true", "orphans", "plain,duration=0.01"]
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +77,13 @@ def test_recorder_killed(recorded):
     assert stepflame.load(file).summary["window"]["steps"] >= STEPS
     said, _ = recorded["kills-required=true"]
     assert "killed by SIGKILL" in said["ended_by"] and not said["logged"]
+
+
+def test_supervisor_killed(recorded):
+    """The recorder ends with it, and writes its last part."""
+    said, file = recorded["orphans"]
+    assert "was killed by SIGKILL" in said["logged"][0]
+    assert stepflame.load(file).summary["window"]["steps"] >= STEPS
 
 
 def test_not_armed(recorded):

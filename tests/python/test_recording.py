@@ -85,10 +85,13 @@ def test_no_such_table(loaded):
     assert "ranks, windows, steps, waits, samples, stacks, actions, ops, gpu" in raised.value.fix
 
 
-def test_without_pyarrow(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(stepflame.StepflameError, match=r"pip install 'stepflame\[tables\]'"):
-        stepflame.load(recordings.path("plain")).steps
+def test_without_packages(monkeypatch):
+    recording = stepflame.load(recordings.path("plain"))
+    for module, read, install in (("pandas", recording.pandas, "pandas"), ("polars", recording.polars, "polars"), ("pyarrow", recording.table, "'stepflame[tables]'")):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(stepflame.StepflameError, match="this needs %s, which this Python" % module) as raised:
+            read("steps")
+        assert raised.value.fix == "pip install " + install
 
 
 # ---- texts and pages ----

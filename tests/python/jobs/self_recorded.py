@@ -75,6 +75,9 @@ def run(mode, file, options):
             if mode == "kills":
                 os.kill(recorder_of(file), signal.SIGKILL)
                 train_counted()
+            if mode == "orphans":
+                with open("/proc/%d/stat" % recorder_of(file)) as opened:
+                    os.kill(int(opened.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
             if mode == "forks":
                 child = os.fork()
                 if not child:

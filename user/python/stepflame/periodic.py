@@ -13,7 +13,6 @@ from .errors import LOG, StepflameError, tell_once
 from .recorder import arguments
 from .recording import Recording
 
-LATE_SECONDS = 120  # for which a recording may last longer than it should
 FINISH_SECONDS = 30  # for which the end of a training waits for the end of a recording
 
 
@@ -75,14 +74,12 @@ class Periodic:
         child = self._child = Child(*arguments(os.getpid(), path, self.duration, self.options))
         if self._finishing:
             child.signal(signal.SIGINT)
-        status = child.wait(self.duration + LATE_SECONDS)
-        if status is None:
-            child.end(FINISH_SECONDS)
-            raise StepflameError("stepflame did not end after %g s" % self.duration, "record for a shorter time: duration=")
-        if status == -signal.SIGINT and self._finishing:
-            return False  # the training has ended before stepflame could begin
-        if status:
-            raise child.error()
+        try:
+            child.complete(self.duration)
+        except StepflameError as error:
+            if error.status == -signal.SIGINT and self._finishing:
+                return False  # the training has ended before stepflame could begin
+            raise
         return True
 
     def finish(self) -> None:
