@@ -74,6 +74,8 @@ def literal(value: Any) -> str:
         return "NULL"
     if isinstance(value, (bool, int, float)):
         return str(value)
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(literal, value)) or "NULL"
     return "'%s'" % str(value).replace("'", "''")
 
 
