@@ -406,7 +406,8 @@ $(DEB): $(BUILD)/debian/stepflame $(PACKAGED) tools/deb.sh
 	$(Q)SOURCE_DATE_EPOCH=$(DATE) tools/deb.sh $(BUILD)/debian/root $(VERSION) $@
 
 # Its name has the version of glibc that is found then.
-$(BUILD)/wheel.made: $(BUILD)/portable/stepflame $(BUILD)/portable/libstepflame-inject.so README.md LICENSE tools/wheel.py
+$(BUILD)/wheel.made: $(BUILD)/portable/stepflame $(BUILD)/portable/libstepflame-inject.so README.md LICENSE tools/wheel.py \
+		$(shell find user/python/stepflame -type f ! -path '*/__pycache__/*')
 	$(Q)SOURCE_DATE_EPOCH=$(DATE) python3 tools/wheel.py $(BUILD)/portable $(VERSION) $(BUILD)
 	@touch $@
 

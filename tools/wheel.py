@@ -2,8 +2,8 @@
 """
 wheel.py PORTABLE VERSION OUT: makes a wheel in folder OUT, of the folder PORTABLE that `make portable` makes. Used by `make wheel`.
 
-The wheel has the program, its libraries and the injection library, and a command, stepflame, that becomes the program. Its tag names the
-oldest glibc that has all symbols which these files want.
+The wheel has the program, its libraries and the injection library, and the Python package, whose command, stepflame, becomes the program. Its tag
+names the oldest glibc that has all symbols which these files want.
 """
 
 import base64
@@ -18,17 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-LAUNCHER = '''# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The command stepflame, a program of its own that needs no Python."""
-
-import os
-import sys
-
-
-def main():
-    program = os.path.join(os.path.dirname(os.path.realpath(__file__)), "program", "stepflame")
-    os.execv(program, ["stepflame", *sys.argv[1:]])
-'''
+PACKAGE = ROOT / "user/python/stepflame"
 
 METADATA = """Metadata-Version: 2.1
 Name: stepflame
@@ -39,6 +29,15 @@ Requires-Python: >=3.8
 Classifier: Environment :: Console
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Topic :: Software Development :: Debuggers
+Classifier: Typing :: Typed
+Provides-Extra: tables
+Requires-Dist: pyarrow; extra == "tables"
+Provides-Extra: fleet
+Requires-Dist: pyarrow; extra == "fleet"
+Requires-Dist: duckdb; extra == "fleet"
+Requires-Dist: numpy; extra == "fleet"
+Provides-Extra: spark
+Requires-Dist: pyspark; extra == "spark"
 Description-Content-Type: text/markdown
 
 """
@@ -59,10 +58,10 @@ def main():
     programs = [portable / "stepflame", portable / "libstepflame-inject.so", *sorted((portable / "lib").iterdir())]
     tag = "py3-none-manylinux_%d_%d_x86_64" % glibc_wanted(programs)
     info = "stepflame-%s.dist-info/" % version
-    executables = {"stepflame/program/" + str(p.relative_to(portable)): p.read_bytes() for p in programs}
+    executables = {"stepflame/native/" + str(p.relative_to(portable)): p.read_bytes() for p in programs}
+    sources = sorted(p for p in PACKAGE.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     files = {
-        "stepflame/__init__.py": LAUNCHER.encode(),
-        "stepflame/__main__.py": b"from stepflame import main\n\nmain()\n",
+        **{"stepflame/" + str(p.relative_to(PACKAGE)): p.read_bytes() for p in sources},
         **executables,
         info + "METADATA": (METADATA % version).encode() + (ROOT / "README.md").read_bytes(),
         info + "WHEEL": ("Wheel-Version: 1.0\nGenerator: stepflame's makefile\nRoot-Is-Purelib: false\nTag: %s\n" % tag).encode(),

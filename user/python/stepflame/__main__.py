@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+from stepflame import main
+
+main()

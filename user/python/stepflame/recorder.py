@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Recordings from Python: of another process, attach(), and of this one, record()."""
+
+import os
+import tempfile
+from types import TracebackType
+from typing import Any, Optional, Type, Union
+
+from . import program
+from .child import Child
+from .errors import StepflameError, tell_once
+from .recording import PATH, Recording
+
+ARM_SECONDS, END_SECONDS = 30, 60
+MISSING_FIX = "run the job as root, or let stepflame be run with the capabilities that docs/safety.md names; stepflame doctor says what is missing"
+
+
+def arguments(pid: int, output: str, duration: Union[None, float, str], options: "dict[str, Any]") -> "list[str]":
+    return program.words({"pid": pid, "output": output, "duration": duration, **options})
+
+
+def attach(pid: int, duration: Union[None, float, str] = 10, output: Optional[PATH] = None, **options: Any) -> Recording:
+    """
+    Records a running process for so many seconds (or "2m"; None: until it ends), with the options of `stepflame record`: ops=True, frequency=19.
+    Without an output the recording is in a temporary file, for as long as it is used.
+    """
+    keep = None if output else tempfile.TemporaryDirectory(prefix="stepflame-")
+    path = os.path.join(keep.name, "stepflame.rec") if keep else os.path.abspath(output or "")
+    child = Child(*arguments(pid, path, duration, options))
+    try:
+        status = child.wait(None)
+    except BaseException:
+        child.end(END_SECONDS)
+        raise
+    if status:
+        raise child.error()
+    return Recording(path, keep=keep)
+
+
+class record:
+    """
+    with record("x.rec") as recording: records this process, or pid, during the block, with the options of `stepflame record`. The recording is
+    complete behind the block.
+
+    Nothing of it ends the block: where stepflame cannot attach, that is logged once, and recording.error has it. required=True raises it.
+    """
+
+    def __init__(
+        self,
+        output: PATH = "stepflame.rec",
+        *,
+        pid: Optional[int] = None,
+        duration: Union[None, float, str] = None,
+        required: bool = False,
+        attach_seconds: float = ARM_SECONDS,
+        end_seconds: float = END_SECONDS,
+        **options: Any,
+    ) -> None:
+        self.output, self.pid, self.duration, self.options = os.path.abspath(output), pid, duration, options
+        self.required, self.attach_seconds, self.end_seconds = required, attach_seconds, end_seconds
+        self._child: Optional[Child] = None
+
+    def __enter__(self) -> Recording:
+        recording = self._recording = Recording(self.output)
+        self._owner = os.getpid()
+        try:
+            self._child = Child(*arguments(self.pid or self._owner, self.output, self.duration, self.options))
+            try:
+                self._child.until_armed(self.attach_seconds)
+            except BaseException:
+                self._child.end(0)
+                self._child = None
+                raise
+        except StepflameError as error:
+            if self.required:
+                raise
+            recording.error = error
+            tell_once("nothing is recorded: %s" % error)
+        else:
+            recording.error = StepflameError("%s is still being recorded" % self.output, "read it behind the with block")
+        return recording
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException], traceback: Optional[TracebackType]) -> None:
+        child, self._child = self._child, None
+        if not child or os.getpid() != self._owner:  # a fork of the process leaves the block, too
+            return
+        status = child.end(self.end_seconds)
+        self._recording.error = None
+        if not status:
+            return
+        error = child.error()
+        if self.required and not value:
+            raise error
+        tell_once("the recording ended before the block did: %s" % error)
