@@ -134,10 +134,11 @@ def compare(a: Fleet, b: Fleet, names: tuple[str, str]) -> Answer:
     said["phases"] = [changed(paces, key) for key in ("step", *PHASES)]
     said["phases"] = [row for row in said["phases"] if row["a_ns"] or row["b_ns"]]
     step = said["phases"][0]["a_ns"]
-    said["waits"] = differences(step, per_step(a.ask("step_waits"), said["steps"][0], ("phase", "cause", "place"), "ns"), per_step(b.ask("step_waits"), said["steps"][1], ("phase", "cause", "place"), "ns"))
-    for kind in ("actions", "ops"):
-        totals = [per_step(fleet.ask("totals_" + kind), steps, ("kind", "name"), "self") for fleet, steps in zip((a, b), said["steps"])]
-        said[kind] = differences(step, *totals)
+    said["waits"] = differences(step, *(per_step(fleet.ask("step_waits"), steps, ("phase", "cause"), "ns") for fleet, steps in zip((a, b), said["steps"])))
+    # actions and operators are counted from the beginning of a recording: they have no minutes
+    said["whole"] = all(fleet.scope.since is None and fleet.scope.until is None for fleet in (a, b))
+    for kind in ("actions", "ops") if said["whole"] else ():
+        said[kind] = differences(step, *(per_step(fleet.ask("totals_" + kind), steps, ("kind", "name"), "self") for fleet, steps in zip((a, b), said["steps"])))
     said["left_out"] = sorted(set(a.left_out() + b.left_out()))
     return said
 
@@ -173,9 +174,11 @@ def compare_text(said: Answer) -> str:
     rows = [(row["name"], duration(row["a_ns"]), duration(row["b_ns"]), duration(row["change_ns"]), "%+.1f %%" % (100 * row["change_ns"] / row["a_ns"]) if row["a_ns"] else "new", "" if row["changed"] else "may be chance") for row in said["phases"]]
     lines = [paragraph("Verdict", verdict), "", table(("a step of an ordinary rank", "A", "B", "change", "", ""), rows)]
     for kind, title in (("waits", "waits, of a step"), ("actions", "actions, of a step"), ("ops", "operators, of a step")):
-        if said[kind]:
+        if said.get(kind):
             cells = [(" ".join(str(part) for part in row["name"] if part), duration(row["a_ns"]), duration(row["b_ns"]), duration(row["change_ns"])) for row in said[kind][:5]]
             lines += ["", table((title, "A", "B", "change"), cells)]
+    if not said["whole"]:
+        lines += ["", "actions and operators are counted from the beginning of a recording, and have no times: compare whole jobs"]
     return "\n".join(lines)
 
 
