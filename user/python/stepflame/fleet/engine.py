@@ -25,7 +25,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from . import schema
-from .errors import FleetError
+from ..errors import StepflameError
 from .store import safe_name, versions_beside
 
 Row = dict[str, Any]
@@ -69,9 +69,15 @@ class Scope:
         return " AND ".join(conditions) or "true"
 
 
+class Raw(str):
+    """A parameter that is SQL."""
+
+
 def literal(value: Any) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, Raw):
+        return value
     if isinstance(value, (bool, int, float)):
         return str(value)
     if isinstance(value, (tuple, list)):
@@ -87,6 +93,7 @@ class Engine(Protocol):
     path: str
     type_names: dict[str, str]
     errors: tuple[type[Exception], ...]
+    asks: Fleet | None  # whose views there are
 
     def source(self, table: str, root: str, paths: list[str]) -> str: ...
     def define(self, name: str, select: str) -> None: ...
@@ -114,7 +121,8 @@ class DuckDB:
         try:
             import duckdb
         except ImportError:
-            raise FleetError("there is no duckdb in %s" % sys.executable, "it answers the questions", "pip install duckdb, or --engine spark") from None
+            raise StepflameError("%s has no duckdb, which answers the questions" % sys.executable, "pip install 'stepflame[fleet]', or --engine spark") from None
+        self.asks: Fleet | None = None
         self.errors = (duckdb.Error,)
         self.of_the_query = (duckdb.ParserException, duckdb.CatalogException)
         self.spill = tempfile.TemporaryDirectory(prefix="stepflame-spill-")
@@ -122,7 +130,7 @@ class DuckDB:
         try:
             self.connection.execute("SET memory_limit = %s" % literal(memory))
         except duckdb.Error as error:
-            raise FleetError("--memory %s" % memory, first_line(error), "say such as --memory 4GB", 2) from None
+            raise StepflameError("--memory %s: %s" % (memory, first_line(error)), "say such as --memory 4GB", 2) from None
         self.connection.execute("SET temp_directory = %s; SET TimeZone = 'UTC'; SET enable_progress_bar = false" % literal(self.spill.name))
         if threads:
             self.connection.execute("SET threads = %d" % threads)
@@ -161,7 +169,7 @@ class Spark:
             from pyspark.errors import AnalysisException
             from pyspark.sql import SparkSession
         except ImportError:
-            raise FleetError("there is no pyspark in %s" % sys.executable, "--engine spark needs it", "pip install pyspark, and Java 17") from None
+            raise StepflameError("%s has no pyspark, which --engine spark needs" % sys.executable, "pip install pyspark, and Java 17") from None
         os.environ["TZ"] = "UTC"
         time.tzset()  # times of day come in the zone of this process
         builder = SparkSession.builder.appName("stepflame fleet").config("spark.sql.session.timeZone", "UTC").config("spark.ui.enabled", "false")
@@ -173,7 +181,8 @@ class Spark:
         try:
             self.session = builder.getOrCreate()
         except Exception as error:  # py4j, and RuntimeError where there is no Java
-            raise FleetError("Spark does not start", first_line(error), "is there Java 17? --master local[2] uses this machine alone") from None
+            raise StepflameError("Spark does not start: " + first_line(error), "is there Java 17? --master local[2] uses this machine alone") from None
+        self.asks: Fleet | None = None
         self.errors = (Exception,)
         self.of_the_query = AnalysisException
 
@@ -221,7 +230,7 @@ class Fleet:
         self.looked: set[tuple[str, bool]] = set()
         self.defined: set[str] = set()
         if not self.remote and not os.path.isdir(self.root):
-            raise FleetError("%s is no store" % store, "there is no folder v%d in it" % schema.VERSION, "python -m stepflame.fleet import RECORDING --store %s" % store)
+            raise StepflameError("%s is no store: there is no folder v%d in it" % (store, schema.VERSION), "stepflame fleet import RECORDING --store %s" % store)
 
     # --- views ---
 
@@ -262,6 +271,9 @@ class Fleet:
         """As if all files were good; when that fails, again without those that are not: by their footers, else by all that is in them."""
         words = set(re.findall(r"\w+", sql))
         tables = [table for table in schema.TABLES if table in words or "odd_" + table in words or table == "ranks" and self.scope.uid is not None]
+        if self.engine.asks is not self:  # the views are of another one
+            self.engine.asks = self
+            self.defined.clear()
         while True:
             try:
                 for table in sorted(set(tables) - self.defined):  # "ranks" is before those that ask it for the uid
@@ -270,7 +282,7 @@ class Fleet:
             except self.engine.errors as error:
                 looks = (False, True) if self.engine.may_be_files(error) else ()
                 if not any(self.leave_out_bad(table, deep) for deep in looks for table in tables):
-                    raise FleetError("the query failed", first_line(error), "docs/tables.md has the tables and their columns") from None
+                    raise StepflameError("the query failed: " + first_line(error), "docs/tables.md has the tables and their columns") from None
 
     def leave_out_bad(self, table: str, deep: bool) -> bool:
         """Looks at each file of a table, once. Whether any is bad."""

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from . import schema
-from .errors import FleetError
+from ..errors import StepflameError
 
 STATE_FOLDER = "/var/lib/stepflame"
 HOUR_US = 3600 * 1000000
@@ -86,12 +86,12 @@ class Export:
             try:
                 reader = pa.ipc.open_file(pa.memory_map(str(folder / (name + ".arrow"))))
             except (OSError, pa.ArrowInvalid) as error:
-                raise FleetError("table %s of a recording" % name, str(error), "use the stepflame program that came with this package") from None
+                raise StepflameError("table %s of a recording: %s" % (name, error), "use the stepflame program that came with this package") from None
             wrong = schema.differences(reader.schema, name)
             if not wrong and name != "stacks":
                 wrong = "" if "job" in reader.schema.names else "it has no column job"
             if wrong:
-                raise FleetError("table %s of a recording" % name, wrong, "use the stepflame program that came with this package")
+                raise StepflameError("table %s of a recording: %s" % (name, wrong), "use the stepflame program that came with this package")
             self.readers[name] = reader
 
     def batches(self, name: str) -> Iterator[pa.RecordBatch]:
@@ -231,7 +231,7 @@ class Import:
         try:
             self.own.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FleetError("cannot write into the store %s" % store, error.strerror or str(error), "name a folder that you may write to with --store") from None
+            raise StepflameError("cannot write into the store %s: %s" % (store, error.strerror or error), "name a folder that you may write to with --store") from None
 
     def run(self, sources: Iterable[str | Path]) -> Counts:
         remove_left_exports()
@@ -264,8 +264,8 @@ class Import:
                 return False
             try:
                 self.tables(Export(Path(folder)))
-            except (FleetError, pa.ArrowException) as error:
-                self.counts.left_out.append("%s: %s" % (path, error))
+            except (StepflameError, pa.ArrowException) as error:
+                self.counts.left_out.append("%s: %s" % (path, getattr(error, "what", error)))
                 return False
         self.counts.recordings += 1
         return True

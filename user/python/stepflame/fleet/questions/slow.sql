@@ -1,10 +1,17 @@
 -- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 -- The minutes in which a rank's own time (a step without its collectives) was longer than the other ranks' of its job: in synchronous training
 -- all steps take the same time, and who waits least is whom the others wait for. Rests have no row here: only steps that were seen count.
-WITH w AS (
-    SELECT cluster, job, host, who, m, sum(steps) AS steps, sum(step_ns) / sum(steps) AS step,
-        (sum(step_ns) - sum(comm_ns)) / sum(steps) AS own, sum(data_ns) / sum(steps) AS data, sum(comm_ns) / sum(steps) AS comm
+-- with_sync: without what it waits for its GPU, too, for a GPU waits for others in its collectives.
+WITH sync AS (
+    SELECT cluster, job, host, who, m, sum(ns) AS ns FROM waits
+    WHERE $with_sync AND cause = 'gpu_sync' AND phase <> 'comm' GROUP BY cluster, job, host, who, m
+), seen AS (
+    SELECT cluster, job, host, who, m, sum(steps) AS steps, sum(step_ns) AS step_ns, sum(comm_ns) AS comm_ns, sum(data_ns) AS data_ns
     FROM windows WHERE steps > 0 GROUP BY cluster, job, host, who, m
+), w AS (
+    SELECT s.cluster, s.job, s.host, s.who, s.m, s.steps, s.step_ns / s.steps AS step, s.data_ns / s.steps AS data,
+        (s.step_ns - s.comm_ns - coalesce(y.ns, 0)) / s.steps AS own, (s.comm_ns + coalesce(y.ns, 0)) / s.steps AS comm
+    FROM seen s LEFT JOIN sync y ON s.cluster = y.cluster AND s.job = y.job AND s.host = y.host AND s.who = y.who AND s.m = y.m
 ), middle AS (
     SELECT cluster, job, m, CASE WHEN count(*) > 2 THEN median(own) ELSE min(own) END AS own, median(step) AS step,
         median(data) AS data, median(comm) AS comm, count(*) AS ranks
