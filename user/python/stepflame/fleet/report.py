@@ -24,6 +24,7 @@ SPENT = {
 
 
 def report(fleet: Fleet, name: str) -> Answer:
+    fleet.kept.add("windows")
     jobs = fleet.ask("jobs")
     if not jobs:
         raise no_rows(fleet, name)
