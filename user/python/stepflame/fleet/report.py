@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import statistics
 from collections import defaultdict
 from typing import Any
@@ -18,6 +20,9 @@ SPENT = {
     "compute": "compute", "host_bound": "host-bound", "data": "data", "communication": "communication", "stragglers": "waiting for stragglers",
     "checkpoint": "checkpoint", "validation": "validation", "compile": "compile", "between_steps": "between steps", "not_seen": "not seen",
 }  # fmt: skip
+
+
+MOST_STEPS_BYTES = 64 << 20  # that a report reads to compare clocks: a few seconds
 
 
 # --- report JOB ---
@@ -50,9 +55,21 @@ def report(fleet: Fleet, name: str) -> Answer:
             ranks_of[p["host"]].add(p["who"])
         found = findings.find(findings.Job(fleet, job["first_m"], job["last_m"], ranks_of, bool(said["with_gpu"])))
         said["findings"] = [finding.as_dict() for finding in found]
+    said["clocks"] = clocks(fleet, name)
     said["hosts_that_lie"] = lying
     said["left_out"] = fleet.left_out()
     return said
+
+
+def clocks(fleet: Fleet, name: str) -> dict[str, float] | None:
+    """Seconds by which hosts' clocks are wrong, as the ends of the same steps tell; None where steps have no rows, or too many."""
+    files = [] if fleet.remote else glob.glob("%s/%s" % (glob.escape(fleet.root), fleet.scope.pattern("steps")))
+    if not files or sum(map(os.path.getsize, files)) > MOST_STEPS_BYTES:
+        return None
+    from .align import align  # it wants numpy
+
+    found = align(os.path.dirname(fleet.root), name)
+    return {host: found.clocks[host] / 1e9 for host in found.disagree}
 
 
 def no_rows(fleet: Fleet, name: str) -> StepflameError:
@@ -104,6 +121,9 @@ def report_text(said: Answer) -> str:
         lines.append(paragraph("Began anew", "%s, last rank %d on %s at %s%s" % (count(len(said["restarts"]), "time"), last["rank"], line(last["host"]), moment(last["at"]), ending)))
     for end in said["endings"][:3]:
         lines.append(paragraph("Ended", "%s (host %s) at %s: %s" % (findings.rank_name(end["rank"]), line(end["host"]), moment(end["at"]), line(end["ending"]))))
+    if said["clocks"]:
+        worst = sorted(said["clocks"], key=lambda host: -abs(said["clocks"][host]))
+        lines.append(paragraph("Clocks", "of %s are wrong: %s" % (count(len(worst), "host"), several(["%s %+.3g s" % (host, said["clocks"][host]) for host in worst]))))
     if said["twice"]:
         lines.append(paragraph("Two jobs", "have this name at the same time; nothing is said of ranks before you choose one:"))
         for group in said["twice"]:
