@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -180,3 +181,34 @@ def test_killed_at_any_moment(bench, made):
     subprocess.run([*command, bench.store, bench.program, *paths], check=True, env=env)
     assert generated.content(bench.store) == generated.content(whole.store)
     assert not list(bench.store.rglob("*.tmp")) and not list(bench.folder.glob(store.EXPORT_PREFIX + "*"))
+
+
+RECORDINGS = generated.ROOT / "tests/data/recordings"
+
+
+def own_program() -> str:
+    found = os.environ.get("STEPFLAME") or str(generated.ROOT / "build/stepflame")
+    if not os.access(found, os.X_OK):
+        pytest.skip("the program is not built: make")
+    return found
+
+
+@pytest.mark.parametrize("name", ("ddp0", "ddp1", "fit", "plain", "ops", "loaders"))
+def test_a_recording_of_a_real_job(tmp_path, name):
+    """Sums in the store are those of the program's reports."""
+    program = own_program()
+    counts = store.Import(tmp_path, "c", program).run([RECORDINGS / (name + ".rec")])
+    assert counts.recordings == 1 and not counts.left_out
+    fleet = generated.duckdb(str(tmp_path))
+
+    ran = subprocess.run([program, "report", str(RECORDINGS / (name + ".rec")), "--steps", "--limit", "0", "--json"], capture_output=True, check=True, text=True)
+    steps = json.loads(ran.stdout)["steps"]
+    sums = "sum({0}) AS step_ns, sum(data_ns) AS data, sum(comm_ns) AS comm, sum(optimizer_ns) AS optimizer"
+    found = fleet.run("SELECT coalesce(sum(steps), 0) AS steps, %s FROM windows" % sums.format("step_ns"))[0]
+    rows = fleet.run("SELECT count(*) AS steps, %s FROM steps" % sums.format("duration_ns"))[0]
+    assert found["steps"] == rows["steps"] == len(steps) > 0
+    for key in ("step_ns", "data", "comm", "optimizer"):
+        said = sum(step["duration_s"] if key == "step_ns" else step["phases"].get(key, 0) for step in steps)
+        assert found[key] == rows[key] == pytest.approx(said * 1e9, abs=len(steps))
+    assert fleet.run("SELECT sum(ns) AS ns FROM waits WHERE cause = 'collective'")[0]["ns"] == fleet.run("SELECT nullif(sum(wait_collective_ns), 0) AS ns FROM steps")[0]["ns"]
+    assert fleet.count_odd("windows") == fleet.count_odd("steps") == fleet.count_odd("waits") == fleet.count_odd("samples") == fleet.count_odd("actions") == fleet.count_odd("ranks") == []
