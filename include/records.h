@@ -68,6 +68,7 @@ enum rec_type {
 	REC_THROTTLE,      /* user: how often a quota of CPU time was used up; one a second */
 	REC_AWAITED,       /* user: what a place of the program waits on: wait_records.h */
 	REC_OVERHEAD,      /* user: by how much a recording with --budget slows a process, cumulative by pid */
+	REC_JOB,           /* user: which job a process is of: resource_records.h */
 	REC__COUNT,
 };
 

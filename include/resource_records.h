@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The records of what processes and their machine use, of /proc, and of what they may pay: as in records.h. */
+/* The records of what processes and their machine use, of /proc, of what they may pay, and of their jobs: as in records.h. */
 #ifndef STEPFLAME_INCLUDE_RESOURCE_RECORDS_H
 #define STEPFLAME_INCLUDE_RESOURCE_RECORDS_H
 
@@ -99,6 +99,36 @@ struct rec_overhead {
 	__u32 measured_micros;  /* in windows; 0: not longer */
 	__u32 error_micros;     /* of the latter: 95 of 100 times it is off by no more */
 	__u32 rest_micros;      /* what its ticks say, in rests */
+};
+
+/* What started a job: by it, and by the number that it gave, tables know a job again. */
+#define STEPFLAME_LAUNCHERS(X)  \
+	X(NONE, "none")         \
+	X(TORCHRUN, "torchrun") \
+	X(SLURM, "slurm")       \
+	X(MPI, "mpi")           \
+	X(CONTAINER, "container")
+
+enum launcher {
+#define X(id, name) LAUNCHER_##id,
+	STEPFLAME_LAUNCHERS(X)
+#undef X
+		LAUNCHER__COUNT,
+};
+
+#define JOB_UID_UNKNOWN 0xffffffffu
+
+/* Which job a training process is of, by what it says itself. Texts are not 0-terminated when full. */
+struct rec_job {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 uid;                              /* JOB_UID_UNKNOWN: not known */
+	__u64 since_ns;                         /* from when on it is recorded */
+	__u32 launcher;                         /* enum launcher */
+	__s32 local_rank, world_size, restarts; /* -1: not known */
+	char name[64];                          /* by which --job takes it; "": it has none */
+	char id[64];                            /* of its launcher: run, job, namespace or container */
+	char cgroup[192];
 };
 
 #endif

@@ -3,6 +3,7 @@
  * The model, and all that is made of it: the input is records, back to back. Each report as text, JSON and CSV, the live
  * view, the difference, exports and the flame page must hold no byte that steers a terminal, and be well-formed.
  */
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 
@@ -12,6 +13,7 @@
 #include "user/analysis/use_curves.h"
 #include "user/export/export.h"
 #include "user/export/ranks.h"
+#include "user/export/tables.h"
 #include "user/page/page.h"
 #include "user/report/answer.h"
 #include "user/report/common.h"
@@ -161,6 +163,20 @@ static void export_all(struct job *job, struct timeline *timeline, struct tracks
 		output__end(&output, formats[i].format->write(job, timeline, &options, output.file), formats[i].form);
 	}
 	export_ranks__release(&ranks);
+}
+
+static void export_tables(struct job *job)
+{
+	int err;
+	struct tables *tables = tables__new(job, 0, &err);
+	struct output output;
+
+	FUZZ_CHECK(tables ? !err : err == -EINVAL);
+	for (size_t i = 0; tables && i < tables__cnt(); i++) {
+		output__begin(&output);
+		output__end(&output, tables__write(tables, i, output.file), BINARY);
+	}
+	tables__free(tables);
 }
 
 static void draw_page(struct job *job, struct lanes *lanes)
@@ -320,6 +336,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	print_reports(input.job);
 	print_diff(&input);
 	export_all(input.job, timeline, tracks);
+	export_tables(input.job);
 	if (choices % 4 == 0) /* the largest output by far */
 		draw_page(input.job, lanes);
 	show_live(input.job);

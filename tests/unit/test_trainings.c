@@ -54,8 +54,8 @@ static void set(char *field, size_t size, const char *text)
 
 static void in_cgroup(struct training *t, const char *path)
 {
-	SET(t, cgroup, path);
-	training__find_container(t);
+	SET(t, id.cgroup, path);
+	job_id__find_container(&t->id);
 }
 
 /* The pids that a name selects, "12 34"; else the error. */
@@ -210,8 +210,8 @@ static void test_where_ranks_meet(void **state)
 	for (int i = 0; i < 4; i++) {
 		struct training *t = add(11 + i, 5 + i, "python a.py", i < 3 ? (i % 2 ? "1" : "0") : "");
 
-		SET(t, address, "127.0.0.1");
-		SET(t, port, i == 2 ? "29501" : "29500");
+		SET(t, id.address, "127.0.0.1");
+		SET(t, id.port, i == 2 ? "29501" : "29500");
 	}
 	trainings__relate(&table);
 	assert_int_equal(trainings__job_cnt(&table), 3);
@@ -256,9 +256,9 @@ static void test_programs_of_a_program(void **state)
 
 static void test_runs(void **state)
 {
-	SET(add(11, 5, "python a.py", "0"), run, "first");
-	SET(add(12, 6, "python a.py", "1"), run, "first"); /* of another torchrun */
-	SET(add(13, 7, "python a.py", "0"), run, "second");
+	SET(add(11, 5, "python a.py", "0"), id.run, "first");
+	SET(add(12, 6, "python a.py", "1"), id.run, "first"); /* of another torchrun */
+	SET(add(13, 7, "python a.py", "0"), id.run, "second");
 	trainings__relate(&table);
 	assert_int_equal(trainings__job_cnt(&table), 2);
 	assert_string_equal(selected("first"), "12 11");
@@ -271,8 +271,8 @@ static void test_slurm(void **state)
 	for (int i = 0; i < 4; i++) {
 		struct training *t = add(11 + i, 5 + i, "python a.py", "");
 
-		SET(t, slurm, "4711");
-		SET(t, slurm_step, i < 2 ? "0" : i == 2 ? "1" : "");
+		SET(t, id.slurm, "4711");
+		SET(t, id.slurm_step, i < 2 ? "0" : i == 2 ? "1" : "");
 	}
 	trainings__relate(&table);
 	assert_int_equal(trainings__job_cnt(&table), 3); /* two steps, and what salloc's shell has started */
@@ -288,17 +288,17 @@ static void test_containers(void **state)
 	in_cgroup(add(12, 5, "python b.py", ""), "/kubepods/pod1234/cri-containerd-" ID_B ".scope/inner");
 	in_cgroup(add(13, 5, "python c.py", ""), "/user.slice/" ID_A "0"); /* too long for an id */
 	trainings__relate(&table);
-	assert_string_equal(rows[0].container, ID_A);
-	assert_string_equal(rows[1].container, ID_B);
-	assert_string_equal(rows[2].container, "");
-	assert_string_equal(training__job_name(&rows[0], name, sizeof(name)), "0123456789ab");
+	assert_string_equal(rows[0].id.container, ID_A);
+	assert_string_equal(rows[1].id.container, ID_B);
+	assert_string_equal(rows[2].id.container, "");
+	assert_string_equal(job_id__name(&rows[0].id, name, sizeof(name)), "0123456789ab");
 	assert_string_equal(selected(ID_A), "11");
 	assert_string_equal(selected("0123f"), "12");
 	assert_string_equal(selected("0123"), "several");
 	assert_string_equal(selected("012"), "none"); /* too short */
 	assert_string_equal(selected("0124"), "none");
 	/* what is exactly so called goes before */
-	SET(&rows[2], slurm, "0123");
+	SET(&rows[2], id.slurm, "0123");
 	assert_string_equal(selected("0123"), "13");
 }
 

@@ -17,6 +17,7 @@
 #include "user/cmd/parse.h"
 #include "user/export/export.h"
 #include "user/export/ranks.h"
+#include "user/export/tables.h"
 #include "user/lib/compare.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
@@ -43,11 +44,13 @@ static const struct argp_option options[] = {
 	 "perfetto, Perfetto's own format, with --timeline a seventh of the size; tensorboard, a folder with a file "
 	 "for "
 	 "each rank, for TensorBoard's plugin torch-tb-profiler. For samples: speedscope; pprof; folded, for "
-	 "flamegraph.pl; pstats, for python -m pstats and snakeviz",
+	 "flamegraph.pl; pstats, for python -m pstats and snakeviz. For pandas, polars and DuckDB: arrow, a folder "
+	 "with a "
+	 "file for each table",
 	 0},
 	{"output", 'o', "OUT", 0,
-	 "the file to write, gzipped if its name ends in .gz (default, and -: standard output); with tensorboard the "
-	 "folder, which is made if it is missing",
+	 "the file to write, gzipped if its name ends in .gz (default, and -: standard output); with tensorboard and "
+	 "arrow the folder, which is made if it is missing",
 	 0},
 	{"pid", 'p', "PID", 0, "only this process: Holistic Trace Analysis wants a file for each rank", 0},
 	{"action", OPT_ACTION, "NAME", 0, "of the samples, only those in this action", 0},
@@ -81,12 +84,12 @@ static void check_export_switches_or_die(struct argp_state *state, const struct 
 {
 	const char *format = arguments->format->name;
 
-	if (arguments->format->source == EXPORT_TIMELINE && (arguments->action || arguments->cpu))
+	if (arguments->format->source != EXPORT_SAMPLES && (arguments->action || arguments->cpu))
 		argp_error(state, "--%s is for formats of samples, not for %s", arguments->action ? "action" : "cpu",
 			   format);
 	if (arguments->all_threads && !is_pstats(arguments))
 		argp_error(state, "--all-threads is for pstats, not for %s", format);
-	if (arguments->native && (arguments->format->source == EXPORT_TIMELINE || is_pstats(arguments)))
+	if (arguments->native && (arguments->format->source != EXPORT_SAMPLES || is_pstats(arguments)))
 		argp_error(state, "--native is for speedscope, pprof and folded, not for %s", format);
 }
 
@@ -327,6 +330,8 @@ static int prepare_models(const struct export_args *arguments, struct export_mod
 	const struct gpu *gpu;
 	int err;
 
+	if (arguments->format->source == EXPORT_TABLES)
+		return 0;
 	if (arguments->format->source == EXPORT_SAMPLES)
 		return check_export_samples(arguments, models->job);
 	gpu = job__gpu(models->job);
@@ -434,6 +439,54 @@ static int export_to_file(const struct export_models *models, const struct expor
 	return err;
 }
 
+static int write_table(struct tables *tables, size_t table, const char *folder)
+{
+	struct output output;
+	char *path;
+	int err, failed;
+	FILE *out;
+
+	if (asprintf(&path, "%s/%s.%s", folder, tables__name(table), export_arrow.name) < 0)
+		return -ENOMEM;
+	err = output__open(path, &output);
+	if (!err) {
+		out = fdopen(output.fd, "wb");
+		err = out ? tables__write(tables, table, out) : -errno;
+		errno = 0;
+		failed = out && (fflush(out) || ferror(out));
+		if (failed && !err)
+			err = errno ? -errno : -EIO;
+		err = err ?: output__keep(&output);
+		if (out)
+			fclose(out);
+		output__release(&output);
+	}
+	if (err)
+		output__explain(path, &output, err);
+	free(path);
+	return err;
+}
+
+/* A file for each table. Returns like export_to_file. */
+static int export_tables(const struct export_models *models, const struct export_args *arguments)
+{
+	struct output output;
+	int err = output__make_folder(arguments->output, &output);
+	struct tables *tables;
+
+	if (err) {
+		output__explain(arguments->output, &output, err);
+		return err;
+	}
+	tables = tables__new(models->job, arguments->pid, &err);
+	if (err == -EINVAL)
+		log__error("record again", "%s has impossible times", input__name(arguments->file));
+	for (size_t i = 0; i < tables__cnt() && !err; i++)
+		err = write_table(tables, i, arguments->output);
+	tables__free(tables);
+	return err;
+}
+
 /* A file for each process that trains, or is asked for. Returns like export_to_file. */
 static int export_to_folder(const struct export_models *models, const struct export_args *arguments)
 {
@@ -491,8 +544,9 @@ int cmd_export(int argc, char **argv)
 		err = prepare_models(&arguments, &models);
 	if (err)
 		goto out;
-	err = arguments.format->folder ? export_to_folder(&models, &arguments)
-				       : export_to_file(&models, &arguments, arguments.output, 0);
+	err = arguments.format->source == EXPORT_TABLES ? export_tables(&models, &arguments)
+	      : arguments.format->folder                ? export_to_folder(&models, &arguments)
+							: export_to_file(&models, &arguments, arguments.output, 0);
 	if (err == -EPIPE)
 		err = 0;
 out:

@@ -128,7 +128,7 @@ static json_t *rank_or_null(const struct rank_id *rank)
 struct ps_row {
 	const struct training *training;
 	struct ps_look look;
-	char seen[64], framework[64], job[sizeof(((struct training *)NULL)->run)];
+	char seen[64], framework[64], job[sizeof(((struct job_id *)NULL)->run)];
 };
 
 static void fill_row(const struct training *training, struct ps_row *row)
@@ -140,7 +140,7 @@ static void fill_row(const struct training *training, struct ps_row *row)
 	snprintf(row->framework, sizeof(row->framework), "%s%s%s%s", look->torch,
 		 look->torch[0] && look->jax[0] ? "+" : "", look->jax[0] ? "JAX " : "", look->jax);
 	snprintf(row->seen, sizeof(row->seen), "%s%s%s", what_is_seen(look), look->cuda ? ", " : "", look->cuda ?: "");
-	training__job_name(training, row->job, sizeof(row->job));
+	job_id__name(&training->id, row->job, sizeof(row->job));
 }
 
 /* ---- columns ---- */
@@ -231,10 +231,10 @@ static int add_row(struct table *table, const struct ps_columns *columns, const 
 			cell__json("cuda", text_or_null(look->cuda)),
 			cell__json("job", text_or_null(row->job)),
 			text_cell(NULL, 6, "JOB", columns->job, fitting_job(row->job, columns->job)),
-			cell__json("torchrun", text_or_null(t->run)),
-			cell__json("slurm", text_or_null(t->slurm)),
-			cell__json("container", text_or_null(t->container)),
-			cell__json("cgroup", text_or_null(t->cgroup)),
+			cell__json("torchrun", text_or_null(t->id.run)),
+			cell__json("slurm", text_or_null(t->id.slurm)),
+			cell__json("container", text_or_null(t->id.container)),
+			cell__json("cgroup", text_or_null(t->id.cgroup)),
 			cell__json("launcher", json_boolean(t->role == TRAINING_LAUNCHER)),
 			cell__json("role", json_string(training_role__name(t->role))),
 			cell__json("of", t->of ? json_integer(t->of) : json_null()),

@@ -47,13 +47,13 @@ static bool is_in_cgroup(const char *path, const char *cgroup)
 
 static bool is_named(const struct training *training, const char *name)
 {
-	return is_same(training->run, name) || is_same(training->slurm, name) || is_same(training->container, name) ||
-	       is_in_cgroup(training->cgroup, name);
+	return is_same(training->id.run, name) || is_same(training->id.slurm, name) ||
+	       is_same(training->id.container, name) || is_in_cgroup(training->id.cgroup, name);
 }
 
 static bool begins_container(const struct training *training, const char *name)
 {
-	return strlen(name) >= CONTAINER_MIN && !strncmp(training->container, name, strlen(name));
+	return strlen(name) >= CONTAINER_MIN && !strncmp(training->id.container, name, strlen(name));
 }
 
 static bool is_selected(const struct training *training, const char *name, bool begins)
@@ -106,7 +106,7 @@ int trainings__select(const struct trainings *t, const char *name, struct pids *
 
 		if (!is_selected(training, name, true))
 			continue;
-		if (first && strcmp(first->container, training->container))
+		if (first && strcmp(first->id.container, training->id.container))
 			return -ENOTUNIQ;
 		first = training;
 	}

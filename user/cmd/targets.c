@@ -115,7 +115,7 @@ static int refuse_several(const struct trainings *t, const char *verb)
 		if (!pids.cnt)
 			continue;
 		describe(t, &pids, text, sizeof(text));
-		training__job_name(find_training(t, pids.pid[0]), name, sizeof(name));
+		job_id__name(&find_training(t, pids.pid[0])->id, name, sizeof(name));
 		text__wrapped(stderr, 4, "  %s%s%s", text, name[0] ? ", job " : "", name);
 	}
 	trainings__warn_of_hidden(t->hidden);

@@ -13,7 +13,7 @@
 #include "user/lib/json.h"
 #include "user/model/stacks.h"
 
-#define FORMATS(X) X(chrome) X(perfetto) X(tensorboard) X(speedscope) X(pprof) X(folded) X(pstats)
+#define FORMATS(X) X(chrome) X(perfetto) X(tensorboard) X(speedscope) X(pprof) X(folded) X(pstats) X(arrow)
 
 static const struct export_ops *const formats[] = {
 #define X(name) &export_##name,

@@ -24,17 +24,17 @@ struct export_options {
 };
 
 /* What a format is made from. */
-enum export_source { EXPORT_TIMELINE, EXPORT_SAMPLES };
+enum export_source { EXPORT_TIMELINE, EXPORT_SAMPLES, EXPORT_TABLES };
 
 struct export_ops {
 	const char *name;
 	bool binary; /* do not write it to a terminal */
 	bool gzip;   /* always compressed */
 	bool ranked; /* a file says of which rank it is */
-	bool folder; /* a file per process, in a folder: the caller writes each with options.pid */
+	bool folder; /* a file per process, in a folder: the caller writes each with options.pid; or tables.h */
 	enum export_source source;
 	/*
-	 * Writes to out as it goes; the caller checks out for errors. timeline: NULL for a format
+	 * NULL: see tables.h. Writes to out as it goes; the caller checks out for errors. timeline: NULL for a format
 	 * made from samples. 0 or -ENOMEM.
 	 */
 	int (*write)(struct job *job, const struct timeline *timeline, const struct export_options *options, FILE *out);
@@ -43,6 +43,7 @@ struct export_ops {
 extern const struct export_ops export_chrome;
 extern const struct export_ops export_perfetto;
 extern const struct export_ops export_tensorboard; /* chrome's, with nothing that torch.profiler does not write */
+extern const struct export_ops export_arrow;       /* a file per table, in a folder: tables.h */
 extern const struct export_ops export_folded;
 extern const struct export_ops export_pprof;
 extern const struct export_ops export_pstats;

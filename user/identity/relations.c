@@ -182,17 +182,17 @@ static bool is_same(const char *a, const char *b)
 
 static bool meet(const struct training *a, const struct training *b)
 {
-	return a->rank.number >= 0 && b->rank.number >= 0 && is_same(a->port, b->port) &&
-	       !strcmp(a->address, b->address) && !strcmp(a->container, b->container);
+	return a->rank.number >= 0 && b->rank.number >= 0 && is_same(a->id.port, b->id.port) &&
+	       !strcmp(a->id.address, b->id.address) && !strcmp(a->id.container, b->id.container);
 }
 
 static bool is_same_job(const struct training *a, const struct training *b)
 {
 	if (a->above == b->process.pid || b->above == a->process.pid)
 		return true;
-	if (is_same(a->run, b->run) || is_same(a->mpi, b->mpi) || meet(a, b))
+	if (is_same(a->id.run, b->id.run) || is_same(a->id.mpi, b->id.mpi) || meet(a, b))
 		return true;
-	if (is_same(a->slurm, b->slurm) && is_same(a->slurm_step, b->slurm_step))
+	if (is_same(a->id.slurm, b->id.slurm) && is_same(a->id.slurm_step, b->id.slurm_step))
 		return true;
 	return a->rank.number >= 0 && b->rank.number >= 0 && a->process.parent > 1 &&
 	       a->process.parent == b->process.parent;

@@ -28,39 +28,6 @@ struct training *trainings__pid(const struct trainings *t, pid_t pid)
 	return t->cnt ? bsearch(&wanted, t->items, t->cnt, sizeof(wanted), by_pid) : NULL;
 }
 
-void training__find_container(struct training *training)
-{
-	const char *at = training->cgroup;
-
-	training->container[0] = 0;
-	while (*at) {
-		size_t digits = strspn(at, "0123456789abcdef");
-
-		if (digits == CONTAINER_ID)
-			snprintf(training->container, sizeof(training->container), "%.*s", CONTAINER_ID, at);
-		at += digits ?: 1;
-	}
-}
-
-/* What it says of its job. An error leaves that unknown: the process has ended, or does not answer. */
-static void read_job(struct training *training)
-{
-	const struct environ_value values[] = {
-		{"TORCHELASTIC_RUN_ID", training->run, sizeof(training->run)},
-		{"SLURM_JOB_ID", training->slurm, sizeof(training->slurm)},
-		{"SLURM_STEP_ID", training->slurm_step, sizeof(training->slurm_step)},
-		{"PMIX_NAMESPACE", training->mpi, sizeof(training->mpi)},
-		{"MASTER_ADDR", training->address, sizeof(training->address)},
-		{"MASTER_PORT", training->port, sizeof(training->port)},
-	};
-
-	process__environs_now(&training->process, values, sizeof(values) / sizeof(*values));
-	if (!strcmp(training->run, "none")) /* torchrun's default, of any number of jobs */
-		training->run[0] = 0;
-	if (!process__cgroup(training->process.pid, training->cgroup, sizeof(training->cgroup)))
-		training__find_container(training);
-}
-
 static void examine(struct training *training)
 {
 	const struct python *python = &training->python;
@@ -77,7 +44,7 @@ static void examine(struct training *training)
 		training->program = program__read(&training->process, err ? NULL : python);
 	training->rank = rank__read(&training->process, err ? NULL : python);
 	program__exec_id(training->process.pid, training->exec_id);
-	read_job(training);
+	job_id__read(&training->process, &training->id);
 }
 
 static void find_above(struct trainings *t, struct training *training)
@@ -134,17 +101,6 @@ void trainings__release(struct trainings *t)
 	for (size_t i = 0; i < t->cnt; i++)
 		process__release(&t->items[i].process);
 	free(t->items);
-}
-
-const char *training__job_name(const struct training *training, char *name, size_t size)
-{
-	if (training->run[0])
-		snprintf(name, size, "%s", training->run);
-	else if (training->slurm[0])
-		snprintf(name, size, "%s", training->slurm);
-	else
-		snprintf(name, size, "%.12s", training->container);
-	return name;
 }
 
 bool training__is_target(const struct training *training)

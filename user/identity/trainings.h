@@ -11,11 +11,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "user/identity/job_id.h"
 #include "user/identity/program.h"
 #include "user/identity/rank.h"
 #include "user/proc/process.h"
-
-#define CONTAINER_ID 64 /* hex digits */
 
 enum training_role {
 	TRAINING_TRAINER,  /* what one records */
@@ -33,13 +32,8 @@ struct training {
 	enum program program;
 	struct rank_id rank;
 	uint8_t exec_id[EXEC_ID_BYTES]; /* all 0: not known */
-	char run[128]; /* TORCHELASTIC_RUN_ID, unless it is torchrun's default; "": none, as in all texts here */
-	char slurm[32], slurm_step[32];   /* SLURM_JOB_ID, SLURM_STEP_ID */
-	char mpi[64];                     /* PMIX_NAMESPACE: a job of MPI */
-	char address[64], port[16];       /* MASTER_ADDR, MASTER_PORT, where the ranks meet */
-	char cgroup[1024];                /* the path */
-	char container[CONTAINER_ID + 1]; /* the id in that path */
-	pid_t above;                      /* the nearest of its ancestors that has torch or JAX; 0: none */
+	struct job_id id;
+	pid_t above; /* the nearest of its ancestors that has torch or JAX; 0: none */
 	/* What follows from all of them: */
 	enum training_role role;
 	pid_t of;    /* a worker or helper: the trainer or launcher whose it is; 0: none is there */
@@ -62,12 +56,6 @@ void trainings__relate(struct trainings *t);
 
 /* NULL: it is not in the table. */
 struct training *trainings__pid(const struct trainings *t, pid_t pid);
-
-/* Finds the id of a container in the path of its cgroup: "" if there is none. */
-void training__find_container(struct training *training);
-
-/* Writes the name by which --job takes it, cut to size: "" if it has none. Returns name. */
-const char *training__job_name(const struct training *training, char *name, size_t size);
 
 /* Is it what one records? */
 bool training__is_target(const struct training *training);

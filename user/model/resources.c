@@ -11,6 +11,7 @@ struct last {
 	uint64_t pid;
 	struct rec_limits limits;
 	struct rec_shortage shortage;
+	struct rec_job job;
 };
 
 static const struct last *find_last(const struct resources *resources, uint32_t pid)
@@ -34,17 +35,29 @@ const struct rec_shortage *resources__shortage(const struct resources *resources
 	return last && last->shortage.hdr.type ? &last->shortage : NULL;
 }
 
+const struct rec_job *resources__job(const struct resources *resources, uint32_t pid)
+{
+	const struct last *last = find_last(resources, pid);
+
+	return last && last->job.hdr.type ? &last->job : NULL;
+}
+
 static int keep_last(struct resources *resources, const struct rec_hdr *record)
 {
 	const struct rec_limits *limits = (const void *)record;
 	const struct rec_shortage *shortage = (const void *)record;
-	const uint64_t key = record->type == REC_LIMITS ? limits->pid : shortage->pid;
+	const struct rec_job *job = (const void *)record;
+	const uint64_t key = record->type == REC_LIMITS     ? limits->pid
+			     : record->type == REC_SHORTAGE ? shortage->pid
+							    : job->pid;
 	struct last *last = MAP_ADD(&resources->last, struct last, &key);
 
 	if (last && record->type == REC_LIMITS)
 		last->limits = *limits;
-	else if (last)
+	else if (last && record->type == REC_SHORTAGE)
 		last->shortage = *shortage;
+	else if (last)
+		last->job = *job;
 	return last ? 0 : -ENOMEM;
 }
 
@@ -54,7 +67,7 @@ int resources__add(struct resources *resources, const struct rec_hdr *record)
 	struct rec_throttle *throttle;
 	struct rec_machine *machine;
 
-	if (record->type == REC_LIMITS || record->type == REC_SHORTAGE)
+	if (record->type == REC_LIMITS || record->type == REC_SHORTAGE || record->type == REC_JOB)
 		return keep_last(resources, record);
 	resources->sorted = false;
 	if (record->type == REC_MACHINE) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What processes and their machines used: takes REC_RESOURCES, REC_MACHINE, REC_THROTTLE, REC_LIMITS
- * and REC_SHORTAGE, and returns them in order. Part of the job (job.h), which owns it: job__resources.
+ * What processes and their machines used: takes REC_RESOURCES, REC_MACHINE, REC_THROTTLE, REC_LIMITS,
+ * REC_SHORTAGE and REC_JOB, and returns them in order. Part of the job (job.h), which owns it: job__resources.
  * Pointers are valid until the next record.
  */
 #ifndef STEPFLAME_USER_MODEL_RESOURCES_H
@@ -17,7 +17,7 @@ struct resources {
 	struct array samples;   /* struct rec_resources */
 	struct array machines;  /* struct rec_machine */
 	struct array throttles; /* struct rec_throttle */
-	struct map last;        /* REC_LIMITS and REC_SHORTAGE by pid */
+	struct map last;        /* REC_LIMITS, REC_SHORTAGE and REC_JOB by pid */
 	bool sorted;
 };
 
@@ -32,6 +32,8 @@ const struct rec_throttle *resources__throttles(struct resources *resources, siz
 const struct rec_limits *resources__limits(const struct resources *resources, uint32_t pid);
 /* What was short when it ended. NULL: nothing that is known. */
 const struct rec_shortage *resources__shortage(const struct resources *resources, uint32_t pid);
+/* Which job it is of. NULL: not known. */
+const struct rec_job *resources__job(const struct resources *resources, uint32_t pid);
 /* Drops the samples. */
 void resources__forget(struct resources *resources);
 void resources__free(struct resources *resources);

@@ -53,6 +53,11 @@ const char *common__counter_meaning(const char *name)
 	return NULL;
 }
 
+const char *common__step_rule_name(uint32_t rule)
+{
+	return step_rules[rule < sizeof(step_rules) / sizeof(*step_rules) ? rule : STEP_NONE].json;
+}
+
 const char *common__step_rule(uint32_t rule)
 {
 	return step_rules[rule < sizeof(step_rules) / sizeof(*step_rules) ? rule : STEP_NONE].text;

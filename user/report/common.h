@@ -10,6 +10,8 @@
 
 #include "user/report/report.h"
 
+/* "optimizer", as in JSON: a word for enum step_rule; NULL: no steps were found. */
+const char *common__step_rule_name(uint32_t rule);
 /* Says how steps were found (enum step_rule), such as "Optimizer.step". Returns a static text. */
 const char *common__step_rule(uint32_t rule);
 

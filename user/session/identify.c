@@ -5,7 +5,10 @@
  */
 #include <stdio.h>
 
+#include "user/identity/job_id.h"
 #include "user/identity/program.h"
+#include "user/lib/clock.h"
+#include "user/proc/proc.h"
 #include "user/session/state.h"
 
 /* A process joins its group some time after it has started, a job without ranks never does. */
@@ -21,6 +24,20 @@ static const struct python *target__python(const struct target *t)
 bool target__is_worker(const struct target *t)
 {
 	return program__is_worker(&t->process, target__python(t));
+}
+
+static void emit_job(struct session *s, const struct target *t)
+{
+	struct rec_job rec = {.hdr = {.type = REC_JOB, .size = sizeof(rec)},
+			      .since_ns = clock__ns(CLOCK_MONOTONIC),
+			      .pid = t->process.pid};
+	struct proc_status status;
+	struct job_id id;
+
+	job_id__read(&t->process, &id);
+	job_id__to_record(&id, &rec);
+	rec.uid = proc__status(t->process.pid, 0, &status) ? JOB_UID_UNKNOWN : status.uids[0];
+	session__emit(s, &rec.hdr);
 }
 
 void target__emit(struct session *s, struct target *t)
@@ -42,6 +59,8 @@ void target__emit(struct session *s, struct target *t)
 	snprintf(rec.command, sizeof(rec.command), "%.*s", (int)sizeof(rec.command) - 1, t->process.command);
 	session__emit(s, &rec.hdr);
 	t->sent = rec;
+	if (t->role == ROLE_MAIN)
+		emit_job(s, t);
 }
 
 void target__look_at_rank(struct session *s, struct target *t, uint64_t now)
@@ -88,5 +107,6 @@ void targets__emit_trainers(struct session *s)
 			continue;
 		t->sent.role = ROLE_MAIN;
 		session__emit(s, &t->sent.hdr);
+		emit_job(s, t);
 	}
 }

@@ -105,7 +105,7 @@ static struct watched_job *find_job(struct watched_jobs *jobs, const struct trai
 	if (!job)
 		return NULL;
 	job->number = ++jobs->job_cnt;
-	job->unnamed = !training__job_name(training, job->name, sizeof(job->name))[0];
+	job->unnamed = !job_id__name(&training->id, job->name, sizeof(job->name))[0];
 	if (job->unnamed)
 		snprintf(job->name, sizeof(job->name), "pid %d", training->process.pid);
 	return job;
@@ -118,7 +118,7 @@ static void name_again(const struct watched_jobs *jobs, const struct watched_pro
 	struct watched_job *job = known->attached ? job_of(jobs, known->job) : NULL;
 	char name[WATCHED_NAME];
 
-	if (!job || !job->unnamed || !training__job_name(training, name, sizeof(name))[0])
+	if (!job || !job->unnamed || !job_id__name(&training->id, name, sizeof(name))[0])
 		return;
 	log__info("job %s is %s", job->name, name);
 	snprintf(job->name, sizeof(job->name), "%s", name);

@@ -97,6 +97,7 @@ class Engine(Protocol):
 
     def source(self, table: str, root: str, paths: list[str]) -> str: ...
     def define(self, name: str, select: str) -> None: ...
+    def keep(self, view: str) -> None: ...
     def run(self, sql: str) -> list[Row]: ...
     def may_be_files(self, error: Exception) -> bool: ...
     def close(self) -> None: ...
@@ -144,6 +145,9 @@ class DuckDB:
 
     def define(self, name: str, select: str) -> None:
         self.connection.execute("CREATE OR REPLACE TEMP VIEW %s AS %s" % (name, select))
+
+    def keep(self, view: str) -> None:
+        self.connection.execute("CREATE OR REPLACE TEMP TABLE kept_{0} AS SELECT * FROM {0}; CREATE OR REPLACE TEMP VIEW {0} AS SELECT * FROM kept_{0}".format(view))
 
     def run(self, sql: str) -> list[Row]:
         cursor = self.connection.execute(sql)
@@ -196,6 +200,9 @@ class Spark:
     def define(self, name: str, select: str) -> None:
         self.session.sql("CREATE OR REPLACE TEMP VIEW %s AS %s" % (name, select))
 
+    def keep(self, view: str) -> None:
+        self.session.sql("CACHE TABLE " + view)
+
     def run(self, sql: str) -> list[Row]:
         return [{name: plain(value) for name, value in row.asDict().items()} for row in self.session.sql(sql).collect()]
 
@@ -229,6 +236,7 @@ class Fleet:
         self.good: dict[str, list[str]] = {}  # files, of tables of which some were found to be bad
         self.looked: set[tuple[str, bool]] = set()
         self.defined: set[str] = set()
+        self.kept: set[str] = set()  # tables of which the rows that can be true are read once, for many questions
         if not self.remote and not os.path.isdir(self.root):
             raise StepflameError("%s is no store: there is no folder v%d in it" % (store, schema.VERSION), "stepflame fleet import RECORDING --store %s" % store)
 
@@ -278,6 +286,8 @@ class Fleet:
             try:
                 for table in sorted(set(tables) - self.defined):  # "ranks" is before those that ask it for the uid
                     self.define(table)
+                    if table in self.kept:
+                        self.engine.keep(table)
                 return self.engine.run(sql)
             except self.engine.errors as error:
                 looks = (False, True) if self.engine.may_be_files(error) else ()

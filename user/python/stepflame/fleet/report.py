@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import statistics
 from collections import defaultdict
 from typing import Any
@@ -20,10 +22,14 @@ SPENT = {
 }  # fmt: skip
 
 
+MOST_STEPS_BYTES = 64 << 20  # that a report reads to compare clocks: a few seconds
+
+
 # --- report JOB ---
 
 
 def report(fleet: Fleet, name: str) -> Answer:
+    fleet.kept.add("windows")
     jobs = fleet.ask("jobs")
     if not jobs:
         raise no_rows(fleet, name)
@@ -49,9 +55,21 @@ def report(fleet: Fleet, name: str) -> Answer:
             ranks_of[p["host"]].add(p["who"])
         found = findings.find(findings.Job(fleet, job["first_m"], job["last_m"], ranks_of, bool(said["with_gpu"])))
         said["findings"] = [finding.as_dict() for finding in found]
+    said["clocks"] = clocks(fleet, name)
     said["hosts_that_lie"] = lying
     said["left_out"] = fleet.left_out()
     return said
+
+
+def clocks(fleet: Fleet, name: str) -> dict[str, float] | None:
+    """Seconds by which hosts' clocks are wrong, as the ends of the same steps tell; None where steps have no rows, or too many."""
+    files = [] if fleet.remote else glob.glob("%s/%s" % (glob.escape(fleet.root), fleet.scope.pattern("steps")))
+    if not files or sum(map(os.path.getsize, files)) > MOST_STEPS_BYTES:
+        return None
+    from .align import align  # it wants numpy
+
+    found = align(os.path.dirname(fleet.root), name)
+    return {host: found.clocks[host] / 1e9 for host in found.disagree}
 
 
 def no_rows(fleet: Fleet, name: str) -> StepflameError:
@@ -103,6 +121,9 @@ def report_text(said: Answer) -> str:
         lines.append(paragraph("Began anew", "%s, last rank %d on %s at %s%s" % (count(len(said["restarts"]), "time"), last["rank"], line(last["host"]), moment(last["at"]), ending)))
     for end in said["endings"][:3]:
         lines.append(paragraph("Ended", "%s (host %s) at %s: %s" % (findings.rank_name(end["rank"]), line(end["host"]), moment(end["at"]), line(end["ending"]))))
+    if said["clocks"]:
+        worst = sorted(said["clocks"], key=lambda host: -abs(said["clocks"][host]))
+        lines.append(paragraph("Clocks", "of %s are wrong: %s" % (count(len(worst), "host"), several(["%s %+.3g s" % (host, said["clocks"][host]) for host in worst]))))
     if said["twice"]:
         lines.append(paragraph("Two jobs", "have this name at the same time; nothing is said of ranks before you choose one:"))
         for group in said["twice"]:
@@ -134,10 +155,11 @@ def compare(a: Fleet, b: Fleet, names: tuple[str, str]) -> Answer:
     said["phases"] = [changed(paces, key) for key in ("step", *PHASES)]
     said["phases"] = [row for row in said["phases"] if row["a_ns"] or row["b_ns"]]
     step = said["phases"][0]["a_ns"]
-    said["waits"] = differences(step, per_step(a.ask("step_waits"), said["steps"][0], ("phase", "cause", "place"), "ns"), per_step(b.ask("step_waits"), said["steps"][1], ("phase", "cause", "place"), "ns"))
-    for kind in ("actions", "ops"):
-        totals = [per_step(fleet.ask("totals_" + kind), steps, ("kind", "name"), "self") for fleet, steps in zip((a, b), said["steps"])]
-        said[kind] = differences(step, *totals)
+    said["waits"] = differences(step, *(per_step(fleet.ask("step_waits"), steps, ("phase", "cause"), "ns") for fleet, steps in zip((a, b), said["steps"])))
+    # actions and operators are counted from the beginning of a recording: they have no minutes
+    said["whole"] = all(fleet.scope.since is None and fleet.scope.until is None for fleet in (a, b))
+    for kind in ("actions", "ops") if said["whole"] else ():
+        said[kind] = differences(step, *(per_step(fleet.ask("totals_" + kind), steps, ("kind", "name"), "self") for fleet, steps in zip((a, b), said["steps"])))
     said["left_out"] = sorted(set(a.left_out() + b.left_out()))
     return said
 
@@ -173,9 +195,11 @@ def compare_text(said: Answer) -> str:
     rows = [(row["name"], duration(row["a_ns"]), duration(row["b_ns"]), duration(row["change_ns"]), "%+.1f %%" % (100 * row["change_ns"] / row["a_ns"]) if row["a_ns"] else "new", "" if row["changed"] else "may be chance") for row in said["phases"]]
     lines = [paragraph("Verdict", verdict), "", table(("a step of an ordinary rank", "A", "B", "change", "", ""), rows)]
     for kind, title in (("waits", "waits, of a step"), ("actions", "actions, of a step"), ("ops", "operators, of a step")):
-        if said[kind]:
+        if said.get(kind):
             cells = [(" ".join(str(part) for part in row["name"] if part), duration(row["a_ns"]), duration(row["b_ns"]), duration(row["change_ns"])) for row in said[kind][:5]]
             lines += ["", table((title, "A", "B", "change"), cells)]
+    if not said["whole"]:
+        lines += ["", "actions and operators are counted from the beginning of a recording, and have no times: compare whole jobs"]
     return "\n".join(lines)
 
 

@@ -50,9 +50,8 @@ MOST = 10**16  # a hundred days in nanoseconds: no figure of a row is more, and 
 
 
 def adds_up(total: str) -> str:
-    """CASE: a sum of figures that cannot be true could overflow, and end the query."""
-    phases = PHASE_COLUMNS.split()
-    return "CASE WHEN least({0}) < 0 OR greatest({0}) > {2} THEN false ELSE {1} = {2} END".format(", ".join(phases), " + ".join(phases), total)
+    """Each figure within bounds that others hold it against: a sum of figures that cannot be true could overflow, and end the query."""
+    return "%s = %s" % (" + ".join("least(greatest(%s, -1), %d)" % (phase, MOST) for phase in PHASE_COLUMNS.split()), total)
 
 
 TABLES = {

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/export/tables.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/export/export.h"
+#include "user/export/tables_private.h"
+#include "user/identity/job_id.h"
+#include "user/lib/utf8.h"
+#include "user/model/processes.h"
+#include "user/model/resources.h"
+#include "user/report/common.h"
+
+static const struct {
+	const char *name;
+	const struct table *table;
+} tables_of[] = {
+#define X(name) {#name, &table_##name},
+	TABLES(X)
+#undef X
+};
+
+size_t tables__cnt(void)
+{
+	return sizeof(tables_of) / sizeof(*tables_of);
+}
+
+const char *tables__name(size_t table)
+{
+	return tables_of[table].name;
+}
+
+struct tables *tables__new(struct job *job, uint32_t pid, int *err)
+{
+	struct tables *tables = calloc(1, sizeof(*tables));
+
+	*err = -ENOMEM;
+	if (!tables)
+		return NULL;
+	tables->job = job;
+	tables->pid = pid;
+	tables->steps = steps__new(job);
+	if (tables->steps)
+		tables->minutes = minutes__new(job, tables->steps, err);
+	if (tables->minutes)
+		return tables;
+	tables__free(tables);
+	return NULL;
+}
+
+void tables__free(struct tables *tables)
+{
+	if (!tables)
+		return;
+	minutes__free(tables->minutes);
+	steps__free(tables->steps);
+	free(tables);
+}
+
+int tables__write(struct tables *tables, size_t table, FILE *out)
+{
+	const struct table *is = tables_of[table].table;
+	struct arrow *arrow = arrow__new(is->columns, is->column_cnt, out);
+	int err = arrow ? is->put(tables, arrow) : -ENOMEM;
+
+	if (!err)
+		err = arrow__finish(arrow);
+	arrow__free(arrow);
+	return err;
+}
+
+const struct minutes_of *tables__next(const struct tables *tables, size_t *at)
+{
+	size_t cnt;
+	const struct minutes_of *all = minutes__all(tables->minutes, &cnt);
+
+	while (*at < cnt) {
+		const struct minutes_of *of = &all[(*at)++];
+
+		if (!tables->pid || of->target->pid == tables->pid)
+			return of;
+	}
+	return NULL;
+}
+
+const struct minutes_of *tables__of(const struct tables *tables, uint32_t pid)
+{
+	size_t at = 0;
+	const struct minutes_of *of;
+
+	while ((of = tables__next(tables, &at)))
+		if (of->target->pid == pid)
+			return of;
+	return NULL;
+}
+
+static void put_host(const struct tables *tables, const struct rec_target *target, char host[72])
+{
+	size_t cnt;
+	const struct rec_target *targets = job__targets(tables->job, &cnt);
+	const char *other = job__target_host(tables->job, target - targets);
+	const struct rec_host *first = job__host(tables->job);
+
+	snprintf(host, 72, "%.64s", other ?: first->hostname);
+}
+
+void tables__put_key(const struct tables *tables, const struct rec_target *target, struct arrow *arrow)
+{
+	const struct rec_job *known = resources__job(job__resources(tables->job), target->pid);
+	char host[72], job[96] = "";
+
+	put_host(tables, target, host);
+	if (known)
+		snprintf(job, sizeof(job), "%.64s", known->name);
+	if (!job[0])
+		snprintf(job, sizeof(job), "%s-pid-%u", host, REC_PID(target->pid));
+	arrow__text(arrow, job);
+	arrow__text(arrow, host);
+	arrow__int(arrow, REC_PID(target->pid));
+	tables__put_known(arrow, target->rank);
+}
+
+void tables__put_known(struct arrow *arrow, int64_t value)
+{
+	if (value < 0)
+		arrow__null(arrow);
+	else
+		arrow__int(arrow, value);
+}
+
+void tables__put_minute(struct arrow *arrow, int64_t minute)
+{
+	arrow__int(arrow, minute * 60 * 1000000);
+}
+
+void tables__put_time(const struct tables *tables, uint64_t monotonic_ns, struct arrow *arrow)
+{
+	arrow__int(arrow, job__wall_ns(tables->job, monotonic_ns) / 1000);
+}
+
+/* ---- ranks ---- */
+
+static const struct arrow_column rank_columns[] = {
+	KEY_COLUMNS,
+	NULLABLE("local_rank", INT32),
+	NULLABLE("world_size", INT32),
+	COLUMN("launcher", TEXT),
+	NULLABLE("job_id", TEXT),
+	NULLABLE("restarts", INT32),
+	NULLABLE("uid", INT64),
+	NULLABLE("cgroup", TEXT),
+	NULLABLE("gpu", TEXT),
+	COLUMN("cpus", INT32),
+	NULLABLE("python", TEXT),
+	NULLABLE("torch", TEXT),
+	NULLABLE("jax", TEXT),
+	COLUMN("stepflame", TEXT),
+	COLUMN("kernel", TEXT),
+	NULLABLE("steps_by", TEXT),
+	COLUMN("since", TIME),
+	COLUMN("until", TIME),
+	COLUMN("ended", BOOL),
+	NULLABLE("ending", TEXT),
+};
+
+/* A text that is not 0-terminated when full; "": null. */
+static void put_field(struct arrow *arrow, const char *field, size_t bytes)
+{
+	char text[512];
+
+	utf8__copy(text, sizeof(text), field, bytes);
+	arrow__text(arrow, text[0] ? text : NULL);
+}
+
+#define PUT_FIELD(arrow, field) put_field(arrow, field, sizeof(field))
+
+static void put_job(const struct tables *tables, uint32_t pid, struct arrow *arrow)
+{
+	static const struct rec_job unknown = {
+		.uid = JOB_UID_UNKNOWN, .local_rank = -1, .world_size = -1, .restarts = -1};
+	const struct rec_job *known = resources__job(job__resources(tables->job), pid) ?: &unknown;
+
+	tables__put_known(arrow, known->local_rank);
+	tables__put_known(arrow, known->world_size);
+	arrow__text(arrow, launcher__name(known->launcher));
+	PUT_FIELD(arrow, known->id);
+	tables__put_known(arrow, known->restarts);
+	tables__put_known(arrow, known->uid == JOB_UID_UNKNOWN ? -1 : (int64_t)known->uid);
+	PUT_FIELD(arrow, known->cgroup);
+}
+
+static const char *gpu_of(const struct gpu *gpu, uint32_t pid)
+{
+	size_t cnt;
+	const struct rec_gpu_device *devices = gpu__devices(gpu, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (devices[i].pid == pid)
+			return devices[i].name;
+	return NULL;
+}
+
+static int put_ranks(struct tables *tables, struct arrow *arrow)
+{
+	const struct rec_host *host = job__host(tables->job);
+	const struct gpu *gpu = job__gpu(tables->job);
+	const struct minutes_of *of;
+	size_t at = 0;
+
+	while (gpu && (of = tables__next(tables, &at))) {
+		const struct rec_target *target = of->target;
+		const struct rec_proc *exit = job__exit(tables->job, target->pid);
+		char *ending = exit ? processes__end_text(exit->exit_code) : NULL;
+
+		tables__put_key(tables, target, arrow);
+		put_job(tables, target->pid, arrow);
+		arrow__text(arrow, gpu_of(gpu, target->pid));
+		arrow__int(arrow, host->cpus);
+		PUT_FIELD(arrow, target->python);
+		PUT_FIELD(arrow, target->torch);
+		PUT_FIELD(arrow, target->jax);
+		PUT_FIELD(arrow, host->version);
+		PUT_FIELD(arrow, host->kernel);
+		arrow__text(arrow, of->track ? common__step_rule_name(of->track->rule) : NULL);
+		tables__put_time(tables, of->since_ns, arrow);
+		tables__put_time(tables, of->until_ns, arrow);
+		arrow__int(arrow, exit != NULL);
+		arrow__text(arrow, ending);
+		arrow__end_row(arrow);
+		free(ending);
+	}
+	return gpu ? 0 : -ENOMEM;
+}
+
+const struct table table_ranks = {COLUMNS(rank_columns), put_ranks};
+
+/* ---- the format ---- */
+
+const struct export_ops export_arrow = {.name = "arrow", .binary = true, .folder = true, .source = EXPORT_TABLES};

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The tables of steps: each one; by minute; and their waits. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "user/analysis/gpu_readings.h"
+#include "user/analysis/resources.h"
+#include "user/export/tables_private.h"
+#include "user/lib/saturating.h"
+#include "user/model/resources.h"
+#include "user/model/rests.h"
+#include "user/report/common.h"
+
+/* ---- windows: a process in a minute ---- */
+
+static const struct arrow_column window_columns[] = {
+	KEY_COLUMNS,
+	COLUMN("minute", TIME),
+	COLUMN("seen_ns", INT64),
+	COLUMN("rested_ns", INT64),
+	COLUMN("steps", INT64),
+	COLUMN("rest_steps", INT64),
+	COLUMN("step_ns", INT64),
+	COLUMN("longest_ns", INT64),
+	STEPFLAME_PHASES(PHASE_COLUMN) NULLABLE("oncpu_ns", INT64),
+	COLUMN("gc_ns", INT64),
+	COLUMN("slow_steps", INT64),
+	COLUMN("lost", INT64),
+	NULLABLE("budget", DOUBLE),
+	NULLABLE("accounted", DOUBLE),
+	NULLABLE("measured", DOUBLE),
+	NULLABLE("error", DOUBLE),
+	NULLABLE("cpu_ns", INT64),
+	NULLABLE("rss_bytes", INT64),
+	NULLABLE("throttled_ns", INT64),
+	NULLABLE("gpu_busy", DOUBLE),
+	NULLABLE("gpu_mhz", DOUBLE),
+	NULLABLE("gpu_watts", DOUBLE),
+};
+
+static uint64_t lost(struct job *job)
+{
+	size_t cnt;
+	const struct job_counter *counters = job__counters(job, &cnt);
+	uint64_t sum = job__malformed(job);
+
+	for (size_t i = 0; i < cnt; i++)
+		sum += counters[i].value;
+	return sum > INT64_MAX ? INT64_MAX : sum;
+}
+
+static void put_ratio(struct arrow *arrow, bool known, double value)
+{
+	if (known)
+		arrow__double(arrow, value);
+	else
+		arrow__null(arrow);
+}
+
+/* What recording costs it, as a share of its time. */
+static void put_cost(struct job *job, uint32_t pid, struct arrow *arrow)
+{
+	const struct rec_rest *rest = rests__last(job__rests(job), pid);
+	const struct rec_overhead *overhead = rests__overhead(job__rests(job), pid);
+	double percent = common__target_percent(job);
+
+	put_ratio(arrow, rest && rest->budget_micros, rest ? rest->budget_micros / 1e6 : 0);
+	put_ratio(arrow, overhead || percent >= 0, overhead ? overhead->accounted_micros / 1e6 : percent / 100);
+	put_ratio(arrow, overhead, overhead ? overhead->measured_micros / 1e6 : 0);
+	put_ratio(arrow, overhead, overhead ? overhead->error_micros / 1e6 : 0);
+}
+
+/* The last look at a process before a time; NULL: none. *at: where to go on; times ascend. */
+static const struct rec_resources *look_before(const struct resource_samples *samples, uint64_t time_ns, size_t *at)
+{
+	while (*at < samples->cnt && samples->items[*at].time_ns <= time_ns)
+		++*at;
+	return *at ? &samples->items[*at - 1] : NULL;
+}
+
+struct looks {
+	struct resource_samples samples;
+	size_t at;
+	const struct rec_resources *last; /* before the minute */
+};
+
+/* What it used between the last look before the minute, or the first of all, and the last one in it: looks are a second apart. */
+static void put_use(struct looks *looks, uint64_t end_ns, struct arrow *arrow)
+{
+	const struct resource_samples *samples = &looks->samples;
+	const struct rec_resources *now = look_before(samples, end_ns, &looks->at), *before = looks->last;
+	int64_t cpu_ns = -1, rss_bytes = -1;
+
+	if (!before && samples->cnt)
+		before = &samples->items[0];
+	if (now && now != before) {
+		cpu_ns = now->user_ns + now->system_ns - before->user_ns - before->system_ns;
+		rss_bytes = now->known & RESOURCES_MEMORY ? (int64_t)now->rss_bytes : -1;
+	}
+	tables__put_known(arrow, cpu_ns);
+	tables__put_known(arrow, rss_bytes);
+	looks->last = now;
+}
+
+/* How long its quotas were used up between two times; below 0: it has none. */
+static int64_t throttled_ns(struct job *job, uint32_t pid, uint64_t from_ns, uint64_t to_ns)
+{
+	size_t cnt;
+	const struct rec_throttle *all = resources__throttles(job__resources(job), &cnt);
+	uint64_t sum = 0;
+	bool known = false;
+
+	for (size_t i = 1; i < cnt; i++) {
+		const struct rec_throttle *a = &all[i - 1], *b = &all[i];
+
+		if (a->pid != pid || b->pid != pid || a->group != b->group || b->time_ns <= from_ns ||
+		    b->time_ns > to_ns || b->throttled_ns < a->throttled_ns)
+			continue;
+		known = true;
+		sum = saturating__add(sum, b->throttled_ns - a->throttled_ns);
+	}
+	return known && sum <= INT64_MAX ? (int64_t)sum : -1;
+}
+
+/* The machine's only GPU; of several, the records do not say which one a process uses. */
+static void put_gpu_use(const struct job *job, const struct gpu *gpu, uint64_t from_ns, uint64_t to_ns,
+			struct arrow *arrow)
+{
+	struct gpu_readings all = gpu_readings__of(job, gpu), one = gpu_readings__next(&all);
+	double busy = 0, mhz = 0, watts = 0;
+	size_t busy_cnt = 0, mhz_cnt = 0, watts_cnt = 0;
+
+	for (size_t i = 0; !all.cnt && i < one.cnt; i++) {
+		const struct rec_gpu_usage *use = &one.items[i];
+
+		if (use->time_ns < from_ns || use->time_ns >= to_ns)
+			continue;
+#define ADD(sum, value) sum += value == GPU_UNKNOWN ? 0 : value, sum##_cnt += value != GPU_UNKNOWN
+		ADD(busy, use->busy_percent);
+		ADD(mhz, use->sm_mhz);
+		ADD(watts, use->power_mw);
+#undef ADD
+	}
+	put_ratio(arrow, busy_cnt, busy / 100 / busy_cnt);
+	put_ratio(arrow, mhz_cnt, mhz / mhz_cnt);
+	put_ratio(arrow, watts_cnt, watts / 1000 / watts_cnt);
+}
+
+static void put_window(struct tables *tables, const struct minutes_of *of, size_t i, struct looks *looks,
+		       const struct gpu *gpu, struct arrow *arrow)
+{
+	const struct minute *minute = &of->minutes[i];
+	uint64_t offset_ns = job__wall_ns(tables->job, 0);
+	uint64_t from_ns = (of->first + i) * MINUTE_NS - offset_ns, to_ns = from_ns + MINUTE_NS;
+
+	tables__put_key(tables, of->target, arrow);
+	tables__put_minute(arrow, of->first + i);
+	arrow__int(arrow, minute->seen_ns);
+	arrow__int(arrow, minute->rested_ns);
+	arrow__int(arrow, minute->steps);
+	arrow__int(arrow, minute->rest_steps);
+	arrow__int(arrow, minute->step_ns);
+	arrow__int(arrow, minute->longest_ns);
+	for (int p = 0; p < PHASE__COUNT; p++)
+		arrow__int(arrow, minute->phase_ns[p]);
+	tables__put_known(arrow, minute->waits ? (int64_t)minute->on_cpu_ns : -1);
+	arrow__int(arrow, minute->gc_ns);
+	arrow__int(arrow, minute->slow_steps);
+	arrow__int(arrow, lost(tables->job));
+	put_cost(tables->job, of->target->pid, arrow);
+	put_use(looks, to_ns, arrow);
+	tables__put_known(arrow, throttled_ns(tables->job, of->target->pid, from_ns, to_ns));
+	put_gpu_use(tables->job, gpu, from_ns, to_ns, arrow);
+	arrow__end_row(arrow);
+}
+
+static int put_windows(struct tables *tables, struct arrow *arrow)
+{
+	const struct gpu *gpu = job__gpu(tables->job);
+	const struct minutes_of *of;
+	size_t at = 0;
+
+	while (gpu && (of = tables__next(tables, &at))) {
+		struct looks looks = {.samples = resource_samples__of(tables->job, of->target->pid)};
+
+		for (size_t i = 0; i < of->cnt; i++)
+			if (of->minutes[i].seen_ns || of->minutes[i].rested_ns || of->minutes[i].steps)
+				put_window(tables, of, i, &looks, gpu, arrow);
+	}
+	return gpu ? 0 : -ENOMEM;
+}
+
+const struct table table_windows = {COLUMNS(window_columns), put_windows};
+
+/* ---- steps ---- */
+
+/* The thread was on the CPU (CAUSE_NONE), or waited. */
+#define CAUSE_COLUMN(id, name) NULLABLE(sizeof(name) == 1 ? "oncpu_ns" : "wait_" name "_ns", INT64),
+
+static const struct arrow_column step_columns[] = {
+	KEY_COLUMNS,
+	COLUMN("minute", TIME),
+	COLUMN("start", TIME),
+	COLUMN("step", INT64),
+	COLUMN("duration_ns", INT64),
+	STEPFLAME_PHASES(PHASE_COLUMN) COLUMN("gc_ns", INT64),
+	STEPFLAME_WAIT_CAUSES(CAUSE_COLUMN) STEPFLAME_REFINED_CAUSES(CAUSE_COLUMN) NULLABLE("cause", TEXT),
+};
+
+static void put_step(struct tables *tables, const struct minutes_of *of, const struct step *step, const char *cause,
+		     struct arrow *arrow)
+{
+	uint64_t ns[CAUSE__END] = {0};
+
+	for (uint32_t i = 0; i < step->part_cnt; i++)
+		ns[step->parts[i].cause] += step->parts[i].ns;
+	tables__put_key(tables, of->target, arrow);
+	tables__put_minute(arrow, job__minute(tables->job, step->end_ns));
+	tables__put_time(tables, step->start_ns, arrow);
+	arrow__int(arrow, step->index);
+	arrow__int(arrow, step__ns(step));
+	for (int p = 0; p < PHASE__COUNT; p++)
+		arrow__int(arrow, step->phase_ns[p]);
+	arrow__int(arrow, step->gc_ns);
+	for (int c = 0; c < CAUSE__END; c++)
+		tables__put_known(arrow, of->track->thread ? (int64_t)ns[c] : -1);
+	arrow__text(arrow, cause);
+	arrow__end_row(arrow);
+}
+
+static int put_steps(struct tables *tables, struct arrow *arrow)
+{
+	const struct minutes_of *of;
+	size_t at = 0;
+
+	while ((of = tables__next(tables, &at))) {
+		const struct step_track *track = of->track;
+		size_t slow = 0;
+
+		for (size_t i = 0; track && i < track->step_cnt; i++) {
+			const char *cause = NULL;
+
+			if (slow < track->slow_cnt && track->slow[slow] == i)
+				cause = blame_cause__name(of->blame.groups[of->blame.steps[slow++].group].cause);
+			put_step(tables, of, &track->steps[i], cause, arrow);
+		}
+	}
+	return 0;
+}
+
+const struct table table_steps = {COLUMNS(step_columns), put_steps};
+
+/* ---- waits ---- */
+
+static const struct arrow_column wait_columns[] = {
+	KEY_COLUMNS,           COLUMN("minute", TIME),  COLUMN("phase", TEXT),
+	COLUMN("cause", TEXT), NULLABLE("place", TEXT), COLUMN("n", INT64),
+	COLUMN("ns", INT64),
+};
+
+static int put_wait(struct tables *tables, const struct minutes_of *of, size_t minute, size_t number,
+		    struct arrow *arrow)
+{
+	const struct minute_wait *wait = &of->minutes[minute].waits[number];
+	char *place = wait->hotspot.code ? hotspot__text(tables->job, &wait->hotspot) : NULL;
+
+	if (wait->hotspot.code && !place)
+		return -ENOMEM;
+	tables__put_key(tables, of->target, arrow);
+	tables__put_minute(arrow, of->first + minute);
+	arrow__text(arrow, phase__name(number / CAUSE__END));
+	arrow__text(arrow, sample_cause__name(number % CAUSE__END));
+	arrow__text(arrow, place);
+	arrow__int(arrow, wait->cnt);
+	arrow__int(arrow, wait->ns);
+	arrow__end_row(arrow);
+	free(place);
+	return 0;
+}
+
+static int put_waits(struct tables *tables, struct arrow *arrow)
+{
+	const struct minutes_of *of;
+	size_t at = 0;
+	int err = 0;
+
+	while (!err && (of = tables__next(tables, &at)))
+		for (size_t i = 0; i < of->cnt; i++)
+			for (size_t w = 0; !err && of->minutes[i].waits && w < PHASE__COUNT * CAUSE__END; w++)
+				if (of->minutes[i].waits[w].ns)
+					err = put_wait(tables, of, i, w, arrow);
+	return err;
+}
+
+const struct table table_waits = {COLUMNS(wait_columns), put_waits};
