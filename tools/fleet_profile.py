@@ -58,7 +58,6 @@ class Op:
     share: float
     self_share: float
     per_step: float
-    device_share: float | None = None
 
 
 @dataclasses.dataclass
@@ -134,15 +133,15 @@ def synthetic(step_ns: float) -> Profile:
         Action("checkpoint", "save", "checkpoint", per_step=0),
     ]
     ops = [
-        Op("op", "aten::linear", "forward", "forward", 0.5, 0.04, 224, 0),
-        Op("op", "aten::mm", "forward", "forward", 0.42, 0.3, 224, 0.55),
-        Op("op", "aten::scaled_dot_product_attention", "forward", "forward", 0.2, 0.12, 32, 0.2),
-        Op("op", "aten::native_layer_norm", "forward", "forward", 0.09, 0.07, 65, 0.05),
-        Op("op", "aten::copy_", "forward", "forward", 0.05, 0.04, 96, 0.04),
-        Op("node", "MmBackward0", "backward", "backward", 0.2, 0.03, 224, 0),
-        Op("op", "aten::mm", "backward", "backward", 0.17, 0.12, 448, 0.6),
-        Op("op", "aten::_foreach_addcdiv_", "Optimizer.step#AdamW.step", "optimizer", 0.3, 0.25, 2, 0.35),
-        Op("op", "aten::_foreach_lerp_", "Optimizer.step#AdamW.step", "optimizer", 0.2, 0.16, 2, 0.2),
+        Op("op", "aten::linear", "forward", "forward", 0.5, 0.04, 224),
+        Op("op", "aten::mm", "forward", "forward", 0.42, 0.3, 224),
+        Op("op", "aten::scaled_dot_product_attention", "forward", "forward", 0.2, 0.12, 32),
+        Op("op", "aten::native_layer_norm", "forward", "forward", 0.09, 0.07, 65),
+        Op("op", "aten::copy_", "forward", "forward", 0.05, 0.04, 96),
+        Op("node", "MmBackward0", "backward", "backward", 0.2, 0.03, 224),
+        Op("op", "aten::mm", "backward", "backward", 0.17, 0.12, 448),
+        Op("op", "aten::_foreach_addcdiv_", "Optimizer.step#AdamW.step", "optimizer", 0.3, 0.25, 2),
+        Op("op", "aten::_foreach_lerp_", "Optimizer.step#AdamW.step", "optimizer", 0.2, 0.16, 2),
     ]
     kernels = [("kernel", "sm90_xmma_gemm_bf16bf16_bf16f32", 672, 0.55), ("kernel", "flash_fwd_kernel", 32, 0.1), ("kernel", "flash_bwd_kernel", 32, 0.16)]
     kernels += [("kernel", "multi_tensor_apply_kernel", 8, 0.08), ("kernel", "vectorized_layer_norm_kernel", 65, 0.04), ("memcpy", "host to device", 2, 0.01)]

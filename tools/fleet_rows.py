@@ -64,8 +64,8 @@ def _ranks(rows: Rows, found: list[RankHour], since: dict, until: dict) -> pa.Ta
     ranks = np.array([hour.rank for hour in found])
     count, job, profile = len(ranks), rows.writer.job, rows.profile
     name = rows.writer.place.job
-    columns = rows.key(ranks) | {"local_rank": ranks % 8, "world_size": np.full(count, job.ranks), "restart": np.zeros(count), "uid": np.full(count, 1000 + len(name) % 5), "cpus": np.full(count, 96)}
-    columns |= {key: rows.constant(text, count) for key, text in {"scheduler": "torchrun", "job_id": name, "cgroup": "/system.slice/train.service", "python": profile.python, "torch": profile.torch}.items()}
+    columns = rows.key(ranks) | {"local_rank": ranks % 8, "world_size": np.full(count, job.ranks), "restarts": np.zeros(count), "uid": np.full(count, 1000 + len(name) % 5), "cpus": np.full(count, 96)}
+    columns |= {key: rows.constant(text, count) for key, text in {"launcher": "torchrun", "job_id": name, "cgroup": "/system.slice/train.service", "python": profile.python, "torch": profile.torch}.items()}
     columns |= {"gpu": rows.constant(profile.gpu, count) if profile.gpu else _nulls("ranks", "gpu", count), "jax": _nulls("ranks", "jax", count)}
     columns |= {"stepflame": rows.constant("0.1.0", count), "kernel": rows.constant("6.1.0-28-amd64", count), "steps_by": rows.constant("loader_optimizer", count)}
     end = rows.writer.end_ns
@@ -136,7 +136,7 @@ def _waits(rows: Rows, found: list[RankHour]) -> pa.Table:
         longer = waits[:, column] > most[:, kind]
         place[longer, kind], most[longer, kind] = column, waits[longer, column]
     row, kind = np.nonzero(ns)
-    columns = rows.key(ranks[row]) | {"minute": times(minutes[row]), "place": texts(cells.places, place[row, kind]), "n": _nulls("waits", "n", len(row)), "ns": ns[row, kind]}
+    columns = rows.key(ranks[row]) | {"minute": times(minutes[row]), "place": texts(cells.places, place[row, kind]), "n": ns[row, kind] // PERIOD_NS, "ns": ns[row, kind]}
     columns |= {"phase": texts([phase for phase, _ in cells.kinds], kind), "cause": texts([cause for _, cause in cells.kinds], kind)}
     return _table("waits", columns)
 
@@ -189,10 +189,8 @@ def _cumulative(rows: Rows, found: list[RankHour], since: dict, until: dict, so_
     if table == "actions":
         columns |= {name: (made[name] / per_call).ravel()[kept].astype(np.int64) for name in ("min_ns", "max_ns")}
         return _table(table, columns)
-    device = np.array([e.device_share if e.device_share is not None else -1 for e in entries])
-    device_ns = (made["total_ns"] / [e.share for e in entries] * device).ravel()[kept]
     zero = np.zeros(len(of), np.int64)
-    columns |= {"action": texts([e.action for e in entries], of), "self_cpu_bytes": zero, "self_device_bytes": zero, "device_ns": pa.array(device_ns.astype(np.int64), mask=device_ns < 0)}
+    columns |= {"action": texts([e.action for e in entries], of), "self_cpu_bytes": zero, "self_device_bytes": zero}
     return _table(table, columns)
 
 

@@ -23,16 +23,16 @@ TYPES = {"t": TEXT, "T": TIME, "l": LONG, "i": INT, "d": REAL, "b": YES}
 PHASE_NS = " ".join(f"l:{phase}_ns" for phase in PHASES)
 KEY = "t:host i:pid i:rank?"
 SCHEMAS = {
-    "ranks": f"{KEY} i:local_rank? i:world_size? t:scheduler t:job_id? i:restart? i:uid? t:cgroup? t:gpu? i:cpus t:python? t:torch? t:jax? t:stepflame t:kernel"
+    "ranks": f"{KEY} i:local_rank? i:world_size? t:launcher t:job_id? i:restarts? l:uid? t:cgroup? t:gpu? i:cpus t:python? t:torch? t:jax? t:stepflame t:kernel"
     " t:steps_by? T:since T:until b:ended t:ending?",
     "windows": f"{KEY} T:minute l:seen_ns l:rested_ns l:steps l:rest_steps l:step_ns l:longest_ns {PHASE_NS} l:oncpu_ns? l:gc_ns l:slow_steps l:lost d:budget?"
     " d:accounted? d:measured? d:error? l:cpu_ns? l:rss_bytes? l:throttled_ns? d:gpu_busy? d:gpu_mhz? d:gpu_watts?",
-    "steps": f"{KEY} T:minute T:start l:step l:duration_ns {PHASE_NS} l:oncpu_ns? l:gc_ns {' '.join(f'l:wait_{cause}_ns' for cause in CAUSES)} t:cause?",
-    "waits": f"{KEY} T:minute t:phase t:cause t:place? l:n? l:ns",
+    "steps": f"{KEY} T:minute T:start l:step l:duration_ns {PHASE_NS} l:gc_ns l:oncpu_ns? {' '.join(f'l:wait_{cause}_ns?' for cause in CAUSES)} t:cause?",
+    "waits": f"{KEY} T:minute t:phase t:cause t:place? l:n l:ns",
     "samples": f"{KEY} T:minute t:phase? b:main t:cause? l:stack l:n l:weight_ns",
     "stacks": "l:stack f:frames",
     "actions": f"{KEY} T:since T:until t:kind t:name l:n l:total_ns l:self_ns l:min_ns l:max_ns",
-    "ops": f"{KEY} T:since T:until t:kind t:name t:action? l:n l:total_ns l:self_ns l:self_cpu_bytes l:self_device_bytes l:device_ns?",
+    "ops": f"{KEY} T:since T:until t:kind t:name t:action? l:n l:total_ns l:self_ns l:self_cpu_bytes l:self_device_bytes",
     "gpu": f"{KEY} T:since T:until t:kind t:name l:n l:ns",
 }
 

@@ -273,5 +273,5 @@ def ops_text(said: Answer) -> str:
     rows = said["ops"]
     if not rows:
         return "no operators in the store: record with --ops, or watch with it"
-    cells = [(row["name"], row["kind"], row["jobs"], row["processes"], row["n"], "%.2f" % (row["self"] / 3.6e12), "-" if row["device"] is None else "%.2f" % (row["device"] / 3.6e12)) for row in rows]
-    return table(("operator", "kind", "jobs", "processes", "calls", "own hours", "GPU hours"), cells)
+    cells = [(row["name"], row["kind"], row["jobs"], row["processes"], row["n"], "%.2f" % (row["self"] / 3.6e12)) for row in rows]
+    return table(("operator", "kind", "jobs", "processes", "calls", "own hours"), cells)

@@ -14,7 +14,7 @@ CAUSES = (
     "data_wait", "collective", "gpu_sync", "xla_wait", "thread_wait", "file_system",
 )  # fmt: skip
 PHASE_COLUMNS = " ".join("%s_ns" % phase for phase in PHASES)
-WAIT_COLUMNS = " ".join("wait_%s_ns" % cause for cause in CAUSES)
+WAIT_COLUMNS = " ".join("wait_%s_ns?" % cause for cause in CAUSES)
 
 TIME = pa.timestamp("us", "UTC")
 TYPES = {"text": pa.utf8(), "int": pa.int32(), "long": pa.int64(), "double": pa.float64(), "bool": pa.bool_(), "time": TIME, "texts": pa.list_(pa.utf8())}
@@ -57,7 +57,7 @@ def adds_up(total: str) -> str:
 TABLES = {
     "ranks": Table(
         columns(
-            KEY + " local_rank? world_size? text:scheduler job_id? int:restart? uid? text:cgroup? gpu? int:cpus text:python? torch? jax? stepflame kernel"
+            KEY + " local_rank? world_size? text:launcher job_id? int:restarts? long:uid? text:cgroup? gpu? int:cpus text:python? torch? jax? stepflame kernel"
             " steps_by? time:since until bool:ended text:ending?"
         ),
         "until", ("since",), ("since <= until",), ("since",),
@@ -72,10 +72,10 @@ TABLES = {
         ("minute",),
     ),
     "steps": Table(
-        columns(KEY + " time:minute start long:step duration_ns " + PHASE_COLUMNS + " oncpu_ns? gc_ns " + WAIT_COLUMNS + " text:cause?"),
+        columns(KEY + " time:minute start long:step duration_ns " + PHASE_COLUMNS + " gc_ns oncpu_ns? " + WAIT_COLUMNS + " text:cause?"),
         "minute", (), (adds_up("duration_ns"),), ("minute", "start"),
     ),
-    "waits": Table(columns(KEY + " time:minute text:phase cause place? long:n? ns"), "minute", (), (), ("minute", "phase", "cause")),
+    "waits": Table(columns(KEY + " time:minute text:phase cause place? long:n ns"), "minute", (), (), ("minute", "phase", "cause")),
     "samples": Table(
         columns(KEY + " time:minute text:phase? bool:main text:cause? long:stack n weight_ns"),
         "minute", (), (), ("minute", "phase", "stack"),
@@ -86,7 +86,7 @@ TABLES = {
         "until", ("since", "kind", "name"), ("since <= until",), ("since", "kind", "name"),
     ),
     "ops": Table(
-        columns(KEY + " time:since until text:kind name action? long:n total_ns self_ns self_cpu_bytes self_device_bytes device_ns?"),
+        columns(KEY + " time:since until text:kind name action? long:n total_ns self_ns self_cpu_bytes self_device_bytes"),
         "until", ("since", "kind", "name", "action"), ("since <= until",), ("since", "kind", "name"),
     ),
     "gpu": Table(columns(KEY + " time:since until text:kind name long:n ns"), "until", ("since", "kind", "name"), ("since <= until",), ("since", "kind", "name")),
