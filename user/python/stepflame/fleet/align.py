@@ -27,7 +27,7 @@ COLUMNS = ("host", "pid", "rank", "start", "step", "duration_ns", "comm_ns", "wa
 FEWEST = 20  # steps in which two ranks have to overlap
 LIKE = 0.5  # correlation of lengths from which on they may be the same
 CANDIDATES = 8
-SAME = 0.02  # of a step: by so much the lengths of one step differ between ranks
+SAME = 0.1  # of a step: by so much, or less, the lengths of one step differ between ranks
 CLOCK_NS = 50 * 10**6  # clocks that a time service holds are nearer
 MOST_NS = 10**16
 SPARSE = 64  # step numbers for each step that is there, at most: the rest of a track is a lie
@@ -49,8 +49,9 @@ class Track:
 @dataclass
 class Aligned:
     """offset: what to add to a step number. how: collectives, time, or none. clock_ns: how much the clock of its host is ahead of most hosts'.
-    spread_ns: half of the steps end this far, or less, from where offset and clock say; agree: share of the steps that are as long as the
-    reference's, within 2 %. By time: share of the steps that overlap with the same one for more than half."""
+    spread_ns: half of the steps end this far, or less, from where offset and clock say; next_ns: the same of the best other offset, and the
+    more the two differ, the surer is the offset. agree: share of the steps that are as long as the reference's, within 10 %; by time: of those
+    that have their middle in the same step of the reference."""
 
     host: str
     pid: int
@@ -60,6 +61,7 @@ class Aligned:
     offset: int = 0
     clock_ns: int | None = None
     spread_ns: int | None = None
+    next_ns: int | None = None
     agree: float = 0.0
     overlap: int = 0
 
@@ -182,9 +184,13 @@ def against(reference: Sequence, track: Track) -> Aligned:
     if reference.track.meets and track.meets:
         like, offsets = reference.likeness(Sequence(track))
         best = np.argpartition(-like, min(CANDIDATES, len(like) - 1))[:CANDIDATES]
-        found = [_measure(reference.track, track, int(offsets[i]), out) for i in best if like[i] >= LIKE]
+        tried = {int(offsets[i]) for i in best if like[i] >= LIKE}
         # of the same step all ranks are released at once: nowhere else the ends are as near to each other
-        out = min(found, key=lambda one: one.spread_ns or 0, default=out)
+        found = sorted((_measure(reference.track, track, offset, out) for offset in tried), key=lambda one: one.spread_ns or 0)
+        beside = [_measure(reference.track, track, found[0].offset + by, out) for by in (-1, 1)] if found else []
+        if found:
+            out = found[0]
+            out.next_ns = min(one.spread_ns or 0 for one in found[1:] + beside if one.offset != out.offset)
     return out if out.how != "none" else _by_time(reference.track, track, out)
 
 
@@ -200,7 +206,7 @@ def _measure(reference: Track, track: Track, offset: int, base: Aligned) -> Alig
     clock = int(np.median(apart))
     lengths = reference.length_ns[mine]
     agree = float(np.mean(np.abs(track.length_ns[yours] - lengths) <= SAME * lengths))
-    return Aligned(base.host, base.pid, base.rank, base.steps, "collectives", offset, clock, int(np.median(np.abs(apart - clock))), agree, len(mine))
+    return Aligned(base.host, base.pid, base.rank, base.steps, "collectives", offset, clock, int(np.median(np.abs(apart - clock))), None, agree, len(mine))
 
 
 def _by_time(reference: Track, track: Track, out: Aligned) -> Aligned:
@@ -215,7 +221,7 @@ def _by_time(reference: Track, track: Track, out: Aligned) -> Aligned:
     mine, yours = _pairs(reference, track, offset)
     spread = int(np.median(np.abs(track.end_ns[yours] - reference.end_ns[mine]))) if len(mine) else None
     agree = float(np.mean(offsets == offset))
-    return Aligned(out.host, out.pid, out.rank, out.steps, "time", offset, None, spread, agree, len(mine))
+    return Aligned(out.host, out.pid, out.rank, out.steps, "time", offset, None, spread, None, agree, len(mine))
 
 
 def judge_clocks(out: Alignment) -> None:
