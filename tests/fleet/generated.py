@@ -47,6 +47,10 @@ class Stores:
     def plain(self, ranks: int = 104) -> str:
         return self.store("plain%d" % ranks, "--ranks", str(ranks), "--steps", "none")
 
+    def all_of(self, plants: dict[str, str]) -> str:
+        options = [word for plant in plants.values() for word in ("--plant", plant)]
+        return self.store("all" if plants is PLANTS else "elsewhere", "--ranks", "104", "--steps", "0-15" if plants is PLANTS else "none", *options)
+
     def planted(self, plant: str, ranks: int = 104) -> str:
         return self.store(plant.replace(":", "_") + str(ranks), "--ranks", str(ranks), "--steps", "none", "--plant", plant)
 

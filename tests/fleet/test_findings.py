@@ -49,9 +49,6 @@ def truth(store: str, job: str = "train") -> list[dict[str, object]]:
     return json.loads((Path(store) / "truth.json").read_text())["jobs"][job]["planted"]
 
 
-def all_of(made: object, ranks: int) -> str:
-    options = [word for plant in generated.PLANTS.values() for word in ("--plant", plant)]
-    return made.store("all%d" % ranks, "--ranks", str(ranks), "--steps", "0-15", *options)
 
 
 def test_nothing_is_invented(made):
@@ -61,6 +58,7 @@ def test_nothing_is_invented(made):
     assert 0.99 < said["seen_share"] <= 1 and 0.45e9 < said["step_ns"] < 0.55e9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", generated.PLANTS)
 def test_one_fault(made, kind):
     store = made.planted(generated.ELSEWHERE[kind])
@@ -68,7 +66,7 @@ def test_one_fault(made, kind):
 
 
 def test_all_faults_at_once(made):
-    store = all_of(made, 104)
+    store = made.all_of(generated.PLANTS)
     said = ask(store)
     check(said["findings"], truth(store))
     because = {finding["kind"]: " ".join(finding["because"]) for finding in said["findings"]}
@@ -77,6 +75,11 @@ def test_all_faults_at_once(made):
     assert "longer in data" in because["late-data"] and "data_wait" in because["late-data"]
     assert "disk_read in data at data.py:44 Shards.open" in because["stall"]
     assert len(report.report_text(said).splitlines()) < 50
+
+
+def test_all_faults_elsewhere(made):
+    store = made.all_of(generated.ELSEWHERE)
+    check(ask(store)["findings"], truth(store))
 
 
 @pytest.mark.long
@@ -135,7 +138,7 @@ def test_hosts_that_are_slow_in_each_job(made):
 
 
 def test_hours_add_up(made):
-    store = all_of(made, 104)
+    store = made.all_of(generated.PLANTS)
     for by in ("job", "host", "user"):
         rows = report.spend(generated.duckdb(store), by)["rows"]
         for row in rows:

@@ -168,7 +168,7 @@ def test_killed_at_any_moment(bench, made):
     subprocess.run([*command, whole.store, whole.program, *paths], check=True, env=env)
     took = time.monotonic() - begin
     chance, killed = random.Random(1), 0
-    for _ in range(30 if os.environ.get("STEPFLAME_LONG") else 6):
+    for _ in range(30 if os.environ.get("STEPFLAME_LONG") else 4):
         process = subprocess.Popen([*command, bench.store, bench.program, *paths], env=env)
         try:
             process.wait(took * (0.3 + chance.random()))

@@ -25,7 +25,8 @@ from .store import safe_name
 
 COLUMNS = ("host", "pid", "rank", "start", "step", "duration_ns", "comm_ns", "wait_collective_ns")
 FEWEST = 20  # steps in which two ranks have to overlap
-LIKE = 0.5  # correlation of lengths from which on they may be the same
+SURE = 8  # standard deviations above chance from which on lengths may be of the same steps
+TREND = 65  # steps: what changes more slowly is alike at many offsets
 CANDIDATES = 8
 SAME = 0.1  # of a step: by so much, or less, the lengths of one step differ between ranks
 CLOCK_NS = 50 * 10**6  # clocks that a time service holds are nearer
@@ -142,19 +143,25 @@ def tracks(paths: list[str], left_out: list[str]) -> Iterator[Track]:
 
 
 class Sequence:
-    """Lengths of steps as a signal over step numbers: logarithms around the median, outliers cut, 0 where a step is missing."""
+    """Lengths of steps as a signal over step numbers: logarithms, without their trend, outliers cut, 0 where a step is missing."""
 
     def __init__(self, track: Track):
         self.track = track
         self.first = int(track.step[0])
         size = int(track.step[-1]) - self.first + 1
-        logs = np.log(track.length_ns)
-        logs -= np.median(logs)
-        limit = 6 * np.median(np.abs(logs)) + 1e-4
+        at = track.step - self.first
         self.signal, self.there = np.zeros(size), np.zeros(size)
-        self.signal[track.step - self.first] = np.clip(logs, -limit, limit)
-        self.there[track.step - self.first] = 1
+        self.there[at] = 1
+        logs = np.log(track.length_ns)
+        logs = self._cut(logs - np.median(logs))
+        self.signal[at] = logs
+        self.signal[at] = self._cut(logs - (_around(self.signal) / _around(self.there))[at])
         self.spectra: dict[int, tuple[np.ndarray, ...]] = {}
+
+    @staticmethod
+    def _cut(logs: np.ndarray) -> np.ndarray:
+        limit = 6 * np.median(np.abs(logs)) + 1e-4
+        return np.clip(logs, -limit, limit)
 
     def spectrum(self, size: int) -> tuple[np.ndarray, ...]:
         """Of the signal, its square, and where it is."""
@@ -163,7 +170,8 @@ class Sequence:
         return self.spectra[size]
 
     def likeness(self, other: Sequence) -> tuple[np.ndarray, np.ndarray]:
-        """By lag: correlation of other's steps with those that are lag further here; and the lags' own numbers, as offsets of step numbers."""
+        """By lag: the correlation of other's steps with those that are lag further here, in standard deviations of chance; and the lags, as offsets
+        of step numbers."""
         size = 1 << (len(self.signal) + len(other.signal) - 1).bit_length()
         mine, yours = self.spectrum(size), other.spectrum(size)
         product, mine_power, your_power, both = (
@@ -171,12 +179,17 @@ class Sequence:
         )
         enough = both > FEWEST - 0.5
         power = np.sqrt(np.clip(mine_power, 0, None) * np.clip(your_power, 0, None))
-        like = np.where(enough & (power > 1e-9), product / np.maximum(power, 1e-9), -1.0)
-        # a short overlap is alike by chance: as sure as so many steps can make it
-        like *= np.where(enough, 1 - 3 / np.sqrt(np.maximum(both, 9)), 1)
+        like = np.where(enough & (power > 1e-9), product / np.maximum(power, 1e-9), -1.0) * np.sqrt(np.maximum(both, 0))
         lags = np.arange(size)
         lags[lags >= len(self.signal)] -= size
         return like, lags + self.first - other.first
+
+
+def _around(signal: np.ndarray) -> np.ndarray:
+    """Sums over TREND steps around each."""
+    sums = np.concatenate([np.zeros(TREND // 2 + 1), np.cumsum(signal)])
+    sums = np.concatenate([sums, np.full(TREND // 2, sums[-1])])
+    return sums[TREND:] - sums[:-TREND]
 
 
 def against(reference: Sequence, track: Track) -> Aligned:
@@ -184,7 +197,7 @@ def against(reference: Sequence, track: Track) -> Aligned:
     if reference.track.meets and track.meets:
         like, offsets = reference.likeness(Sequence(track))
         best = np.argpartition(-like, min(CANDIDATES, len(like) - 1))[:CANDIDATES]
-        tried = {int(offsets[i]) for i in best if like[i] >= LIKE}
+        tried = {int(offsets[i]) for i in best if like[i] >= SURE}
         # of the same step all ranks are released at once: nowhere else the ends are as near to each other
         found = sorted((_measure(reference.track, track, offset, out) for offset in tried), key=lambda one: one.spread_ns or 0)
         beside = [_measure(reference.track, track, found[0].offset + by, out) for by in (-1, 1)] if found else []

@@ -176,7 +176,7 @@ class Spark:
             raise StepflameError("%s has no pyspark, which --engine spark needs" % sys.executable, "pip install pyspark, and Java 17") from None
         os.environ["TZ"] = "UTC"
         time.tzset()  # times of day come in the zone of this process
-        builder = SparkSession.builder.appName("stepflame fleet").config("spark.sql.session.timeZone", "UTC").config("spark.ui.enabled", "false")
+        builder = SparkSession.builder.appName("stepflame fleet").config("spark.sql.session.timeZone", "UTC").config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
         builder = builder.config("spark.sql.parser.escapedStringLiterals", "true").config("spark.log.level", "OFF")
         if master:
             builder = builder.master(master)

@@ -13,7 +13,7 @@ from ..errors import StepflameError
 from . import findings
 from .engine import Fleet, Raw, Row
 from .schema import PHASES
-from .text import count, duration, iso, line, moment, paragraph, percent, ranges, several, table
+from .text import count, duration, hours_said, iso, line, moment, paragraph, percent, ranges, several, table
 
 Answer = dict[str, Any]
 SPENT = {
@@ -107,7 +107,7 @@ def twins(processes: list[Row]) -> list[Answer]:
 def report_text(said: Answer) -> str:
     hours = "GPU hours" if said["with_gpu"] else "rank-hours"
     lines = [
-        paragraph("Job", "%s in cluster %s: %s on %s, from %s to %s UTC, %.1f %s" % (line(said["job"]), line(said["cluster"]), count(said["ranks"], "rank"), count(said["hosts"], "host"), moment(said["first_m"]), moment(said["last_m"] + 1), said["hours"], hours)),
+        paragraph("Job", "%s in cluster %s: %s on %s, from %s to %s UTC, %s %s" % (line(said["job"]), line(said["cluster"]), count(said["ranks"], "rank"), count(said["hosts"], "host"), moment(said["first_m"]), moment(said["last_m"] + 1), hours_said(said["hours"]), hours)),
         paragraph("Seen", "%s of that time, %s%s" % (percent(said["seen_share"]), count(said["steps"], "step"), "; %s was left alone for a budget, with %s that were only counted" % (percent(said["rested_share"]), count(said["rest_steps"], "step")) if said["rested"] else "")),
     ]
     if said["step_ns"]:
@@ -233,7 +233,7 @@ def hosts_text(said: Answer) -> str:
     verdict = "%s of %d: %s" % (count(len(always), "host is", "hosts are"), len(rows), several([row["host"] for row in always])) if always else "no host of %d" % len(rows)
     lines = [paragraph("Slow in each of several jobs", verdict, 30), paragraph("Slow in a job", count(len(sometimes), "other host"), 30)]
     if always or sometimes:
-        cells = [(row["host"], "%d of %d" % (row["slow_in"], row["jobs"]), "%.1f" % row["hours"], "%+.1f %%" % (100 * row["excess"]), "%+.1f %%" % (100 * row["worst"]), several(row["slow_jobs"], 3)) for row in (always + sometimes)[:20]]
+        cells = [(row["host"], "%d of %d" % (row["slow_in"], row["jobs"]), hours_said(row["hours"]), "%+.1f %%" % (100 * row["excess"]), "%+.1f %%" % (100 * row["worst"]), several(row["slow_jobs"], 3)) for row in (always + sometimes)[:20]]
         lines += ["", table(("host", "slow in jobs", "rank-hours", "its ranks", "worst rank", "jobs"), cells)]
     if said["jobs_of_one_name"]:
         lines.append(paragraph("Left out", "jobs of which two have one name: " + several(said["jobs_of_one_name"]), 30))
@@ -254,10 +254,10 @@ def spend_text(said: Answer) -> str:
     unit = "GPU hours" if all(row["with_gpu"] == row["processes"] for row in rows) else "rank-hours"
     sums = {key: sum(row[key] for row in rows) for key in SPENT}
     shown = [key for key in SPENT if sums[key] > 0.0005 * hours]
-    cells = [(SPENT[key], "%.1f" % sums[key], percent(sums[key] / hours)) for key in sorted(shown, key=lambda key: -sums[key])]
-    lines = ["%.1f %s in %s" % (hours, unit, count(len(rows), said["by"])), "", table(("all", "hours", "share"), cells), ""]
+    cells = [(SPENT[key], hours_said(sums[key]), percent(sums[key] / hours)) for key in sorted(shown, key=lambda key: -sums[key])]
+    lines = ["%s %s in %s" % (hours_said(hours), unit, count(len(rows), said["by"])), "", table(("all", "hours", "share"), cells), ""]
     best = sorted(shown, key=lambda key: -sums[key])[:5]
-    cells = [("unknown" if row["name"] is None else row["name"], "%.1f" % row["hours"], *(percent(row[key] / row["hours"]) for key in best)) for row in rows[:15] if row["hours"]]
+    cells = [("unknown" if row["name"] is None else row["name"], hours_said(row["hours"]), *(percent(row[key] / row["hours"]) for key in best)) for row in rows[:15] if row["hours"]]
     lines.append(table((said["by"], "hours", *(SPENT[key] for key in best)), cells))
     if len(rows) > 15:
         lines.append("%d more: --json" % (len(rows) - 15))
@@ -273,5 +273,5 @@ def ops_text(said: Answer) -> str:
     rows = said["ops"]
     if not rows:
         return "no operators in the store: record with --ops, or watch with it"
-    cells = [(row["name"], row["kind"], row["jobs"], row["processes"], row["n"], "%.2f" % (row["self"] / 3.6e12)) for row in rows]
+    cells = [(row["name"], row["kind"], row["jobs"], row["processes"], row["n"], hours_said(row["self"] / 3.6e12)) for row in rows]
     return table(("operator", "kind", "jobs", "processes", "calls", "own hours"), cells)

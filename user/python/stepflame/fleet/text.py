@@ -48,6 +48,10 @@ def duration(ns: float) -> str:
     return "%.0f ns" % ns
 
 
+def hours_said(hours: float) -> str:
+    return "%.1f" % hours if hours >= 10 else "%.2g" % hours
+
+
 def percent(share: float) -> str:
     return "%.1f %%" % (100 * share) if share < 0.0995 else "%.0f %%" % (100 * share)
 
