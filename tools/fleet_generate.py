@@ -22,10 +22,12 @@ import argparse
 import datetime
 import json
 import multiprocessing
+import subprocess
 import sys
 from pathlib import Path
 
 import fleet_profile
+import fleet_recorded
 import fleet_tables
 from fleet_model import Job, Plant, timeline
 
@@ -88,9 +90,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("store", type=Path)
     parser.add_argument("--ranks", type=int, default=64, help="8 on a host")
     parser.add_argument("--hours", type=float, default=1)
-    parser.add_argument("--step", type=float, default=0.5, metavar="SECONDS", help="of an ordinary step")
+    parser.add_argument("--step", type=float, metavar="SECONDS", help="of an ordinary step (default 0.5, or as it was recorded)")
     parser.add_argument("--steps", default="all", metavar="all|none|RANKS", help="whose steps get rows of their own: by far the largest table (0-7,12)")
-    parser.add_argument("--from", dest="recordings", nargs="+", type=Path, default=[], metavar="RECORDING", help="recordings of a real job, whose steps, waits, samples, actions and ops the ranks then have")
+    parser.add_argument("--from", dest="recordings", action="append", type=Path, default=[], metavar="RECORDING", help="recordings of a real job, whose steps, waits, samples, actions and ops the ranks then have")
     parser.add_argument("--plant", action="append", default=[])
     parser.add_argument("--checkpoints", type=float, default=20, metavar="MINUTES", help="all ranks write one (default 20; 0: never)")
     parser.add_argument("--seed", type=int, default=1)
@@ -119,6 +121,16 @@ def check(plants: list[Plant], ranks: int) -> None:
             fail("--plant regression", f"there is no phase {plant.action!r} to make longer", "action=optimizer")
 
 
+def profile_of(asked: argparse.Namespace) -> fleet_profile.Profile:
+    if not asked.recordings:
+        return fleet_profile.synthetic((asked.step or 0.5) * 1e9)
+    try:
+        return fleet_recorded.recorded(asked.recordings, asked.step * 1e9 if asked.step else None)
+    except (OSError, KeyError, IndexError, ValueError, subprocess.CalledProcessError) as error:
+        fail("--from", str(error), "a recording of a training job, or a folder that `stepflame export -f arrow` wrote")
+        raise
+
+
 def main() -> None:
     asked = options().parse_args()
     plants = [plant_of(text) for text in asked.plant]
@@ -126,8 +138,8 @@ def main() -> None:
     plants = [plant for plant in plants if plant.kind != "regression" or asked.run == "b"]
     if asked.checkpoints:
         plants += [Plant("checkpoint", begin=minute * asked.checkpoints, seconds=CHECKPOINT_SECONDS) for minute in range(1, int(asked.hours * 60 / asked.checkpoints) + 1)]
-    profile = fleet_profile.synthetic(asked.step * 1e9)
-    job = Job(profile, asked.ranks, asked.step, asked.hours, asked.seed + (asked.run == "b") * 7919, plants)
+    profile = profile_of(asked)
+    job = Job(profile, asked.ranks, sum(profile.base.values()) / 1e9, asked.hours, asked.seed + (asked.run == "b") * 7919, plants)
     begin = datetime.datetime.fromisoformat(asked.begin).replace(tzinfo=datetime.timezone.utc) + datetime.timedelta(days=7 * (asked.run == "b"))
     seen = fleet_tables.Seen(
         begin_ns=int(begin.timestamp()) * 10**9,

@@ -97,9 +97,9 @@ LOADER = ("worker.py:349 _worker_loop", "fetch.py:52 fetch", "data.py:61 Shards.
 
 def synthetic(step_ns: float) -> Profile:
     """A transformer on GPUs, sharded over the ranks of a host, with replicas over the hosts."""
-    shares = {"data": 0.02, "forward": 0.27, "backward": 0.48, "optimizer": 0.07, "other": 0.02, LOCAL: 0.06, GLOBAL: 0.05}
+    shares = {"data": 0.02, "forward": 0.27, "backward": 0.48, "optimizer": 0.07, "other": 0.05, LOCAL: 0.06, GLOBAL: 0.05}
     # a loader has its batch ready, mostly: then `next` takes some milliseconds
-    ratios = {"data": normal(0.25), "other": normal(0.2), LOCAL: normal(0.03)}
+    ratios = {"data": normal(0.25), "other": normal(0.1), LOCAL: normal(0.03)}
     ratios |= dict.fromkeys(("forward", "backward", "optimizer"), normal(0.008))
     waits = [
         Wait("data", "data_wait", 0.8, NEXT[-1]),

@@ -51,9 +51,10 @@ def tables(writer: Writer, host: Host, hour_ns: int, skew: int, found: list[Rank
         so_far[hour.rank] = new if known is None else (known[0] + new[0], known[1] + total, np.minimum(known[2], new[2]), np.maximum(known[3], new[3]))
     out = {"ranks": _ranks(rows, found, since, until), "windows": _windows(rows, found, skew), "waits": _waits(rows, found)}
     out["samples"], out["stacks"] = _samples(rows, found)
-    out["actions"] = _cumulative(rows, found, since, until, so_far, "actions", rows.profile.actions)
-    out["ops"] = _cumulative(rows, found, since, until, so_far, "ops", rows.profile.ops)
-    if rows.profile.gpu:
+    for table, entries in (("actions", rows.profile.actions), ("ops", rows.profile.ops)):
+        if entries:
+            out[table] = _cumulative(rows, found, since, until, so_far, table, entries)
+    if rows.profile.kernels:
         out["gpu"] = _gpu(rows, found, until)
     if any(hour.each for hour in found):
         out["steps"] = _steps(rows, [hour for hour in found if hour.each])

@@ -191,7 +191,7 @@ class Writer:
     def hour(self, host: Host, hour_ns: int, skew: int, first: list[int]) -> list[RankHour]:
         begin, end = max(hour_ns, self.seen.begin_ns + skew), min(hour_ns + HOUR, self.end_ns + skew)
         k0 = max(0, self.steps_until(begin - skew) - 2)
-        k1 = min(self.steps_until(end - skew) + 1, len(self.timeline.released) - self.job.block)
+        k1 = min(self.steps_until(end - skew) + 1, len(self.timeline.released))
         started, ended, parts = host.steps(self.timeline, k0, k1)
         base = self.seen.begin_ns + skew
         started, ended = [(seconds * 1e9).astype(np.int64) + base for seconds in (started, ended)]

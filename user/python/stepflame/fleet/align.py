@@ -25,9 +25,10 @@ from .store import safe_name
 
 COLUMNS = ("host", "pid", "rank", "start", "step", "duration_ns", "comm_ns", "wait_collective_ns")
 FEWEST = 20  # steps in which two ranks have to overlap
-LIKE = 0.5  # correlation of lengths from which on they may be the same
+SURE = 8  # standard deviations above chance from which on lengths may be of the same steps
+TREND = 65  # steps: what changes more slowly is alike at many offsets
 CANDIDATES = 8
-SAME = 0.02  # of a step: by so much the lengths of one step differ between ranks
+SAME = 0.1  # of a step: by so much, or less, the lengths of one step differ between ranks
 CLOCK_NS = 50 * 10**6  # clocks that a time service holds are nearer
 MOST_NS = 10**16
 SPARSE = 64  # step numbers for each step that is there, at most: the rest of a track is a lie
@@ -49,8 +50,9 @@ class Track:
 @dataclass
 class Aligned:
     """offset: what to add to a step number. how: collectives, time, or none. clock_ns: how much the clock of its host is ahead of most hosts'.
-    spread_ns: half of the steps end this far, or less, from where offset and clock say; agree: share of the steps that are as long as the
-    reference's, within 2 %. By time: share of the steps that overlap with the same one for more than half."""
+    spread_ns: half of the steps end this far, or less, from where offset and clock say; next_ns: the same of the best other offset, and the
+    more the two differ, the surer is the offset. agree: share of the steps that are as long as the reference's, within 10 %; by time: of those
+    that have their middle in the same step of the reference."""
 
     host: str
     pid: int
@@ -60,6 +62,7 @@ class Aligned:
     offset: int = 0
     clock_ns: int | None = None
     spread_ns: int | None = None
+    next_ns: int | None = None
     agree: float = 0.0
     overlap: int = 0
 
@@ -140,19 +143,25 @@ def tracks(paths: list[str], left_out: list[str]) -> Iterator[Track]:
 
 
 class Sequence:
-    """Lengths of steps as a signal over step numbers: logarithms around the median, outliers cut, 0 where a step is missing."""
+    """Lengths of steps as a signal over step numbers: logarithms, without their trend, outliers cut, 0 where a step is missing."""
 
     def __init__(self, track: Track):
         self.track = track
         self.first = int(track.step[0])
         size = int(track.step[-1]) - self.first + 1
-        logs = np.log(track.length_ns)
-        logs -= np.median(logs)
-        limit = 6 * np.median(np.abs(logs)) + 1e-4
+        at = track.step - self.first
         self.signal, self.there = np.zeros(size), np.zeros(size)
-        self.signal[track.step - self.first] = np.clip(logs, -limit, limit)
-        self.there[track.step - self.first] = 1
+        self.there[at] = 1
+        logs = np.log(track.length_ns)
+        logs = self._cut(logs - np.median(logs))
+        self.signal[at] = logs
+        self.signal[at] = self._cut(logs - (_around(self.signal) / _around(self.there))[at])
         self.spectra: dict[int, tuple[np.ndarray, ...]] = {}
+
+    @staticmethod
+    def _cut(logs: np.ndarray) -> np.ndarray:
+        limit = 6 * np.median(np.abs(logs)) + 1e-4
+        return np.clip(logs, -limit, limit)
 
     def spectrum(self, size: int) -> tuple[np.ndarray, ...]:
         """Of the signal, its square, and where it is."""
@@ -161,7 +170,8 @@ class Sequence:
         return self.spectra[size]
 
     def likeness(self, other: Sequence) -> tuple[np.ndarray, np.ndarray]:
-        """By lag: correlation of other's steps with those that are lag further here; and the lags' own numbers, as offsets of step numbers."""
+        """By lag: the correlation of other's steps with those that are lag further here, in standard deviations of chance; and the lags, as offsets
+        of step numbers."""
         size = 1 << (len(self.signal) + len(other.signal) - 1).bit_length()
         mine, yours = self.spectrum(size), other.spectrum(size)
         product, mine_power, your_power, both = (
@@ -169,12 +179,17 @@ class Sequence:
         )
         enough = both > FEWEST - 0.5
         power = np.sqrt(np.clip(mine_power, 0, None) * np.clip(your_power, 0, None))
-        like = np.where(enough & (power > 1e-9), product / np.maximum(power, 1e-9), -1.0)
-        # a short overlap is alike by chance: as sure as so many steps can make it
-        like *= np.where(enough, 1 - 3 / np.sqrt(np.maximum(both, 9)), 1)
+        like = np.where(enough & (power > 1e-9), product / np.maximum(power, 1e-9), -1.0) * np.sqrt(np.maximum(both, 0))
         lags = np.arange(size)
         lags[lags >= len(self.signal)] -= size
         return like, lags + self.first - other.first
+
+
+def _around(signal: np.ndarray) -> np.ndarray:
+    """Sums over TREND steps around each."""
+    sums = np.concatenate([np.zeros(TREND // 2 + 1), np.cumsum(signal)])
+    sums = np.concatenate([sums, np.full(TREND // 2, sums[-1])])
+    return sums[TREND:] - sums[:-TREND]
 
 
 def against(reference: Sequence, track: Track) -> Aligned:
@@ -182,9 +197,13 @@ def against(reference: Sequence, track: Track) -> Aligned:
     if reference.track.meets and track.meets:
         like, offsets = reference.likeness(Sequence(track))
         best = np.argpartition(-like, min(CANDIDATES, len(like) - 1))[:CANDIDATES]
-        found = [_measure(reference.track, track, int(offsets[i]), out) for i in best if like[i] >= LIKE]
+        tried = {int(offsets[i]) for i in best if like[i] >= SURE}
         # of the same step all ranks are released at once: nowhere else the ends are as near to each other
-        out = min(found, key=lambda one: one.spread_ns or 0, default=out)
+        found = sorted((_measure(reference.track, track, offset, out) for offset in tried), key=lambda one: one.spread_ns or 0)
+        beside = [_measure(reference.track, track, found[0].offset + by, out) for by in (-1, 1)] if found else []
+        if found:
+            out = found[0]
+            out.next_ns = min(one.spread_ns or 0 for one in found[1:] + beside if one.offset != out.offset)
     return out if out.how != "none" else _by_time(reference.track, track, out)
 
 
@@ -200,7 +219,7 @@ def _measure(reference: Track, track: Track, offset: int, base: Aligned) -> Alig
     clock = int(np.median(apart))
     lengths = reference.length_ns[mine]
     agree = float(np.mean(np.abs(track.length_ns[yours] - lengths) <= SAME * lengths))
-    return Aligned(base.host, base.pid, base.rank, base.steps, "collectives", offset, clock, int(np.median(np.abs(apart - clock))), agree, len(mine))
+    return Aligned(base.host, base.pid, base.rank, base.steps, "collectives", offset, clock, int(np.median(np.abs(apart - clock))), None, agree, len(mine))
 
 
 def _by_time(reference: Track, track: Track, out: Aligned) -> Aligned:
@@ -215,7 +234,7 @@ def _by_time(reference: Track, track: Track, out: Aligned) -> Aligned:
     mine, yours = _pairs(reference, track, offset)
     spread = int(np.median(np.abs(track.end_ns[yours] - reference.end_ns[mine]))) if len(mine) else None
     agree = float(np.mean(offsets == offset))
-    return Aligned(out.host, out.pid, out.rank, out.steps, "time", offset, None, spread, agree, len(mine))
+    return Aligned(out.host, out.pid, out.rank, out.steps, "time", offset, None, spread, None, agree, len(mine))
 
 
 def judge_clocks(out: Alignment) -> None:

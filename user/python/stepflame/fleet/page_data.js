@@ -9,10 +9,12 @@ const visible = (text) =>
     return code < 0x100 ? '\\x' + code.toString(16).padStart(2, '0') : '\\u' + code.toString(16);
   });
 
+const whole = (count) => Math.round(count).toLocaleString('en').replaceAll(',', '\u2009');
+const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? '' : 's'}`;
 /* Three significant digits. */
 const digits = (value) => {
   const size = Math.abs(value);
-  return size >= 99.95 ? Math.round(value).toLocaleString('en').replaceAll(',', '\u2009') : value.toFixed(size >= 9.995 ? 1 : size >= 0.9995 || !size ? 2 : 3);
+  return size >= 99.95 ? whole(value) : value.toFixed(size >= 9.995 ? 1 : size >= 0.9995 || !size ? 2 : 3);
 };
 const duration = (ns) => (Math.abs(ns) >= 1e9 ? digits(ns / 1e9) + ' s' : Math.abs(ns) >= 1e6 || !ns ? digits(ns / 1e6) + ' ms' : digits(ns / 1e3) + ' µs');
 const signed = (ns) => (ns > 0 ? '+' : ns < 0 ? '−' : '±') + duration(Math.abs(ns));

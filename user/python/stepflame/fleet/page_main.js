@@ -31,7 +31,7 @@ class App {
   fill() {
     const {data} = this;
     const end = data.time(data.count, true);
-    byId('subject').textContent = `job ${visible(data.job)} · cluster ${visible(data.cluster)} · ${digits(data.rows)} ranks on ${digits(data.hosts.length)} hosts · ${data.time(0, true)} to ${end} UTC · seen ${percent(data.seen_share)} of it`;
+    byId('subject').textContent = `job ${visible(data.job)} · cluster ${visible(data.cluster)} · ${plural(data.rows, 'rank')} on ${plural(data.hosts.length, 'host')} · ${data.time(0, true)} to ${end} UTC · seen ${percent(data.seen_share)} of it`;
     byId('measure').replaceChildren(...Object.entries(MEASURES).map(([name, {title}]) => element('button', {onclick: () => this.set({measure: name})}, title)));
     const found = data.findings.map((finding, number) => {
       const button = element('button', {onclick: () => this.mark(number)}, element('span', {className: 'number'}, String(number + 1)), element('span', {}, visible(finding.said)));
@@ -114,9 +114,8 @@ class App {
     stops.forEach((name, i) => colours.addColorStop(i / (stops.length - 1), css(name)));
     context.fillStyle = colours;
     context.fillRect(0, 0, 120, 10);
-    const texts = scale.filter(Boolean).map((text) => element('span', {}, text));
-    texts.splice(1, 0, bar);
-    byId('legend').replaceChildren(...texts);
+    const [low, middle, high] = scale;
+    byId('legend').replaceChildren(low, bar, high, ...(middle ? [element('span', {}, `(middle: ${middle})`)] : []));
   }
 
   /* ---- places ---- */
