@@ -73,7 +73,7 @@ def test_recorder_killed(recorded):
     said, file = recorded["kills"]
     assert said["steps"] == 2 * STEPS and said["ended_by"] is None and said["same_handlers"]
     (message,) = said["logged"]
-    assert "the recording ended before the block did: stepflame record was killed by SIGKILL" in message
+    assert message == "stepflame: %s ended before the block did: stepflame record was killed by SIGKILL" % file
     assert stepflame.load(file).summary["window"]["steps"] >= STEPS
     said, _ = recorded["kills-required=true"]
     assert "killed by SIGKILL" in said["ended_by"] and not said["logged"]
