@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Which step of one rank is which of another: against generated jobs, whose steps are known, and a real one, which writes its own step numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import generated
+import helpers
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from stepflame.fleet.align import align, tracks
+
+LATE, SKEW = {5: 3, 17: 6.3}, {"node-00001": 7.25, "node-00003": -2.5}
+
+
+@pytest.fixture
+def store(made):
+    late = [f"{rank}={minute}" for rank, minute in LATE.items()]
+    options = ("--ranks", "32", "--hours", "0.2", "--step", "0.1", "--late", *late, "--skew", "1=7.25", "3=-2.5", "--rest", "2=0.3", "--gap", "0=4-7")
+    return made.store("aligned", *options)
+
+
+def true_offsets(store: str, reference: int) -> dict[int, int]:
+    first = json.loads(Path(store, "truth.json").read_text())["jobs"]["train"]["first_steps"]
+    return {int(rank): step - first[str(reference)] for rank, step in first.items()}
+
+
+def rewritten(store: str, folder: Path, change) -> str:
+    """A copy whose steps change(table, host) has changed."""
+    shutil.copytree(Path(store, "v1/steps"), folder / "v1/steps")
+    for path in folder.rglob("*.parquet"):
+        pq.write_table(change(pq.ParquetFile(path).read(), path.name[:10]), path)
+    return str(folder)
+
+
+def put(table: pa.Table, name: str, values: np.ndarray) -> pa.Table:
+    at = table.schema.get_field_index(name)
+    return table.set_column(at, table.schema.field(at), pa.array(values, table.schema.field(at).type))
+
+
+def test_finds_offsets_and_clocks(store):
+    found = align(store, "train")
+    true = true_offsets(store, found.reference[2])
+    assert {rank.rank: rank.offset for rank in found.ranks} == true and len(true) == 32
+    assert {rank.how for rank in found.ranks} == {"collectives"}
+    assert found.disagree == list(SKEW) and not found.left_out
+    for host, clock in found.clocks.items():
+        assert abs(clock / 1e9 - SKEW.get(host, 0)) < 0.001
+    others = [rank for rank in found.ranks if rank.rank != found.reference[2]]
+    # how sure it is: half of the steps end within a millisecond of where they should, at any other offset not half as near
+    assert all(rank.spread_ns < 1e6 and rank.next_ns > 1.3 * rank.spread_ns and rank.agree > 0.99 for rank in others), others
+
+
+def test_without_collectives_by_time(store, tmp_path):
+    """Where no rank meets another, clocks are all there is: those of hosts that agree give the step, or the one beside it."""
+    none = rewritten(store, tmp_path, lambda table, _: put(put(table, "comm_ns", np.zeros(len(table))), "wait_collective_ns", np.zeros(len(table))))
+    found = align(none, "train")
+    assert {rank.how for rank in found.ranks} == {"time"} and not found.clocks
+    true = true_offsets(store, found.reference[2])
+    ahead = SKEW.get(found.reference[0], 0)
+    for rank in found.ranks:
+        if SKEW.get(rank.host, 0) == ahead:
+            assert abs(rank.offset - true[rank.rank]) <= 1 and rank.agree > 0.8, rank
+
+
+def test_lies_are_left_out_and_named(store, tmp_path):
+    def lie(table, host):
+        step, length = table["step"].to_numpy().copy(), table["duration_ns"].to_numpy().copy()
+        if host == "node-00002":
+            length[:10], length[10:20], step[20:30] = -1, 2**62, -5
+        if host == "node-00003":
+            step[table["rank"].to_numpy() == 24] *= 10**12
+        return put(put(table, "step", step), "duration_ns", length)
+
+    lying = Path(rewritten(store, tmp_path, lie))
+    (lying / "v1/steps/date=2026-11-02/cluster=c1/job=train/node-00009-10.parquet").write_bytes(b"PAR1 no")
+    found = align(lying, "train")
+    assert any("node-00009" in text for text in found.left_out)
+    assert "host node-00002 lies: 30 steps cannot be true" in found.left_out
+    assert any(text.startswith("host node-00003 lies: process") for text in found.left_out)
+    true = true_offsets(store, found.reference[2])
+    assert {rank.rank: rank.offset for rank in found.ranks} == {rank: offset for rank, offset in true.items() if rank != 24}
+
+
+def test_nothing_to_align(tmp_path):
+    assert align(tmp_path, "train").ranks == []
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root")
+def test_real_ranks(tmp_path):
+    """Four ranks over gloo, one of them slow, recorded at different times: each says itself which step it was at."""
+    log, recordings = tmp_path / "log", [tmp_path / f"{rank}.rec" for rank in range(4)]
+    command = [helpers.PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "4", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "--rdzv-id", "aligned"]
+    command += [generated.ROOT / "tests/fleet/jobs/ddp.py", "--steps-log", log, "--slow-rank", "2", "--seconds", "40"]
+    running = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})]
+    try:
+        helpers.until(lambda: all(path.exists() and path.read_text().count("\n") > 100 for path in (Path(f"{log}.{rank}") for rank in range(4))))
+        for rank in (3, 0, 2, 1):
+            pid = Path(f"{log}.{rank}").read_text().split("\n")[0]
+            running.append(subprocess.Popen([helpers.STEPFLAME, "record", "-p", pid, "-d", "15", "-o", recordings[rank]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            time.sleep(2)
+        assert [process.wait() for process in running[1:]] == [0] * 4
+        assert running[0].wait() == 0
+    finally:
+        for process in running:
+            process.kill()
+    environment = {**os.environ, "STEPFLAME": helpers.STEPFLAME, "PYTHONPATH": str(generated.ROOT / "user/python")}
+    subprocess.run([os.sys.executable, "-m", "stepflame.fleet", "import", *recordings, "--store", tmp_path / "store"], check=True, env=environment)
+    found = align(tmp_path / "store", "aligned")
+    assert sorted(rank.rank for rank in found.ranks) == [0, 1, 2, 3] and not found.left_out
+    true = {}
+    files = sorted((tmp_path / "store").rglob("steps/**/*.parquet"))
+    for track in tracks([str(path) for path in files], []):
+        ended = np.array([int(line.split()[1]) for line in Path(f"{log}.{track.rank}").read_text().split("\n")[1:-1]])
+        said = np.abs(ended[None, :] - track.end_ns[:, None]).argmin(axis=1) - track.step
+        assert np.unique(said).size == 1  # each step is one of the job's
+        true[track.rank] = int(said[0])
+    for rank in found.ranks:
+        assert rank.offset == true[rank.rank] - true[found.reference[2]] and rank.how == "collectives", rank

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The import: its layout, its rules where two recordings have the same minutes, and that neither being killed nor another import undoes anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import generated
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from stepflame.fleet import schema, store
+
+HOUR = 1793527200000000  # 2026-11-01 10:00 UTC, us
+MINUTE = 60000000
+
+
+def minutes(seen_s: dict[int, float], pid: int = 7, mark: int = 1, host: str = "h1", job: str = "j") -> dict[str, pa.Table]:
+    """A recording that saw so much of each minute; `mark` is in all of its rows."""
+    rows: dict[str, list[dict[str, object]]] = {name: [] for name in schema.TABLES}
+    key = {"job": job, "host": host, "pid": pid, "rank": 0}
+    for minute, seen in seen_s.items():
+        at = {**key, "minute": HOUR + minute * MINUTE}
+        rows["windows"].append({**at, "seen_ns": int(seen * 1e9), "steps": 2, "step_ns": 2 * mark, "forward_ns": 2 * mark, "longest_ns": mark})
+        rows["steps"] += [{**at, "start": HOUR + minute * MINUTE + i, "step": i, "duration_ns": mark, "forward_ns": mark} for i in range(2)]
+        rows["waits"].append({**at, "phase": "data", "cause": "poll", "place": "a.py:1 f", "ns": mark})
+        rows["samples"].append({**at, "phase": "data", "main": True, "stack": mark, "n": 1, "weight_ns": mark})
+    rows["stacks"].append({"stack": mark, "frames": ["a.py:1 main", "a.py:%d f" % mark]})
+    last = HOUR + (max(seen_s) + 1) * MINUTE - 1
+    rows["ranks"].append({**key, "since": HOUR, "until": last, "stepflame": "0", "kernel": "6"})
+    rows["actions"].append({**key, "since": HOUR, "until": last, "kind": "label", "name": "a", "n": mark, "total_ns": mark})
+    return {name: generated.as_exported(its, name) for name, its in rows.items()}
+
+
+class Bench:
+    def __init__(self, folder: Path):
+        folder.mkdir(exist_ok=True)
+        self.folder, self.store, self.program, self.made = folder, folder / "store", generated.program(folder), 0
+
+    def recording(self, tables: dict[str, pa.Table]) -> Path:
+        self.made += 1
+        return generated.recording(self.folder, "r%d" % self.made, tables)
+
+    def bring(self, *paths: Path, again: bool = True) -> store.Counts:
+        return store.Import(self.store, "c", self.program, again).run(paths)
+
+    def rows(self, table: str, job: str = "j", file: str = "h1-10") -> list[dict[str, object]]:
+        return pq.ParquetFile(self.store / "v1" / table / "date=2026-11-01/cluster=c" / ("job=" + job) / (file + ".parquet")).read().to_pylist()
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+def marks(bench: Bench, table: str) -> dict[int, set[int]]:
+    """By minute, of which recording its rows are."""
+    column = {"windows": "longest_ns", "steps": "duration_ns", "waits": "ns", "samples": "weight_ns"}[table]
+    found: dict[int, set[int]] = {}
+    for row in bench.rows(table):
+        found.setdefault((int(row["minute"].timestamp() * 1e6) - HOUR) // MINUTE, set()).add(row[column])
+    return found
+
+
+def test_layout(bench):
+    tables = minutes({58: 60, 59: 60, 60: 60}, host="a/b", job="my job")
+    counts = bench.bring(bench.recording(tables))
+    assert counts.recordings == 1 and not counts.left_out and len(counts.minutes) == 3
+    files = sorted(str(path.relative_to(bench.store / "v1")) for path in (bench.store / "v1").rglob("*.parquet"))
+    two = ["%s/date=2026-11-01/cluster=c/job=my_job/a_b-%d.parquet" % (table, hour) for table in ("samples", "stacks", "steps", "waits", "windows") for hour in (10, 11)]
+    one = ["%s/date=2026-11-01/cluster=c/job=my_job/a_b-11.parquet" % table for table in ("actions", "ranks")]
+    assert files == sorted(one + two)
+    rows = bench.rows("steps", "my_job", "a_b-10")
+    assert len(rows) == 4 and set(rows[0]) == set(schema.TABLES["steps"].schema.names) and rows[0]["host"] == "a/b"
+    assert bench.rows("stacks", "my_job", "a_b-10") == [{"stack": 1, "frames": ["a.py:1 main", "a.py:1 f"]}]
+
+
+def test_again_changes_nothing(bench):
+    path = bench.recording(minutes({0: 30, 1: 60}))
+    bench.bring(path)
+    before, times = generated.content(bench.store), {path: path.stat().st_mtime_ns for path in bench.store.rglob("*.parquet")}
+    assert bench.bring(path).files == 0
+    assert generated.content(bench.store) == before and {path: path.stat().st_mtime_ns for path in bench.store.rglob("*.parquet")} == times
+    assert bench.bring(path, again=False).unchanged == 1
+
+
+@pytest.mark.parametrize("order", ([1, 2], [2, 1], [1, 2, 1], [2, 1, 2]))
+def test_who_saw_more_of_a_minute_wins_with_all_its_rows(bench, order):
+    paths = {1: bench.recording(minutes({0: 60, 1: 60, 2: 10}, mark=1)), 2: bench.recording(minutes({1: 20, 2: 45, 3: 60}, mark=2))}
+    counts = [bench.bring(paths[which]) for which in order]
+    for table in ("windows", "steps", "waits", "samples"):
+        assert marks(bench, table) == {0: {1}, 1: {1}, 2: {2}, 3: {2}}, table
+    assert counts[1].in_parts == 1  # 10 and 45 s of minute 2 may be different ones; of minute 1 all is there
+    assert [row["stack"] for row in bench.rows("stacks")] == [1, 2]
+
+
+def test_what_adds_up_is_replaced_by_the_later(bench):
+    early, late = minutes({0: 60}, mark=3), minutes({0: 60, 1: 60}, mark=5)
+    for order in ((early, late), (late, early)):
+        other = Bench(bench.folder / str(id(order)))
+        for tables in order:
+            other.bring(other.recording(tables))
+        assert [row["n"] for row in other.rows("actions")] == [5]
+
+
+def test_sums_are_those_of_the_recording(bench, made):
+    source = Path(made.store("with_steps", "--ranks", "8", "--hours", "0.2", "--steps", "all"))
+    tables = generated.exports_of(source, "node-00000")
+    bench.bring(bench.recording(tables))
+    for name in ("windows", "steps", "waits", "samples", "actions", "ops", "gpu"):
+        found = pa.concat_tables([pq.ParquetFile(path).read() for path in (bench.store / "v1" / name).rglob("*.parquet")])
+        assert found.num_rows == tables[name].num_rows > 0
+        for column in found.column_names:
+            if pa.types.is_integer(found.schema.field(column).type) and column != "stack":
+                assert pa.compute.sum(found.column(column)) == pa.compute.sum(tables[name].column(column)), (name, column)
+
+
+def test_a_bad_recording_is_named_and_the_others_come(bench):
+    bad, good = bench.folder / "bad.rec", bench.recording(minutes({0: 60}))
+    bad.write_text("nonsense")
+    counts = bench.bring(bad, good, bench.folder / "none.rec")
+    assert counts.recordings == 1 and sorted(text.rpartition("/")[2] for text in counts.left_out) == ["bad.rec: it is no recording", "none.rec: no such file"]
+
+
+def test_a_bad_file_of_the_store_is_put_aside(bench):
+    path = bench.recording(minutes({0: 60}))
+    bench.bring(path)
+    file = next((bench.store / "v1/windows").rglob("*.parquet"))
+    file.write_bytes(file.read_bytes()[:100])
+    counts = bench.bring(path)
+    assert len(counts.left_out) == 1 and str(file) in counts.left_out[0] and len(bench.rows("windows")) == 1
+    assert file.with_name("." + file.name + ".bad").exists()
+
+
+def test_tables_of_another_program_are_refused(bench):
+    tables = minutes({0: 60})
+    tables["windows"] = tables["windows"].drop_columns(["seen_ns"])
+    counts = bench.bring(bench.recording(tables))
+    assert counts.recordings == 0 and "no column seen_ns" in counts.left_out[0]
+
+
+def test_two_imports_at_once(bench):
+    """Of one host, into the same files: without the lock one would undo the other."""
+    paths = [bench.recording(minutes({i: 60}, pid=i, mark=i + 1)) for i in range(8)]
+    threads = [threading.Thread(target=bench.bring, args=(path,)) for path in paths]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert marks(bench, "steps") == {i: {i + 1} for i in range(8)} == marks(bench, "windows")
+
+
+def test_killed_at_any_moment(bench, made):
+    """kill -9 at random times, each import after the other into the same store: the last one makes it whole."""
+    source = Path(made.store("with_steps", "--ranks", "8", "--hours", "0.2", "--steps", "all"))
+    paths = [bench.recording(generated.exports_of(source, "node-00000")), *(bench.recording(minutes({0: 30 + i, 1: 60, 59 + i: 20}, mark=i)) for i in range(1, 4))]
+    command = [sys.executable, "-c", "import sys\nfrom stepflame.fleet import store\nstore.Import(sys.argv[1], 'c', sys.argv[2], True).run(sys.argv[3:])"]
+    env = {**os.environ, "PYTHONPATH": str(generated.ROOT / "user/python"), "TMPDIR": str(bench.folder)}
+    whole = Bench(bench.folder / "whole")
+    begin = time.monotonic()
+    subprocess.run([*command, whole.store, whole.program, *paths], check=True, env=env)
+    took = time.monotonic() - begin
+    chance, killed = random.Random(1), 0
+    for _ in range(30 if os.environ.get("STEPFLAME_LONG") else 4):
+        process = subprocess.Popen([*command, bench.store, bench.program, *paths], env=env)
+        try:
+            process.wait(took * (0.3 + chance.random()))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            killed += 1
+    assert killed
+    subprocess.run([*command, bench.store, bench.program, *paths], check=True, env=env)
+    assert generated.content(bench.store) == generated.content(whole.store)
+    assert not list(bench.store.rglob("*.tmp")) and not list(bench.folder.glob(store.EXPORT_PREFIX + "*"))
+
+
+RECORDINGS = generated.ROOT / "tests/data/recordings"
+
+
+def own_program() -> str:
+    found = os.environ.get("STEPFLAME") or str(generated.ROOT / "build/stepflame")
+    if not os.access(found, os.X_OK):
+        pytest.skip("the program is not built: make")
+    return found
+
+
+@pytest.mark.parametrize("name", ("ddp0", "ddp1", "fit", "plain", "ops", "loaders"))
+def test_a_recording_of_a_real_job(tmp_path, name):
+    """Sums in the store are those of the program's reports."""
+    program = own_program()
+    counts = store.Import(tmp_path, "c", program).run([RECORDINGS / (name + ".rec")])
+    assert counts.recordings == 1 and not counts.left_out
+    fleet = generated.duckdb(str(tmp_path))
+
+    ran = subprocess.run([program, "report", str(RECORDINGS / (name + ".rec")), "--steps", "--limit", "0", "--json"], capture_output=True, check=True, text=True)
+    steps = json.loads(ran.stdout)["steps"]
+    sums = "sum({0}) AS step_ns, sum(data_ns) AS data, sum(comm_ns) AS comm, sum(optimizer_ns) AS optimizer"
+    found = fleet.run("SELECT coalesce(sum(steps), 0) AS steps, %s FROM windows" % sums.format("step_ns"))[0]
+    rows = fleet.run("SELECT count(*) AS steps, %s FROM steps" % sums.format("duration_ns"))[0]
+    assert found["steps"] == rows["steps"] == len(steps) > 0
+    for key in ("step_ns", "data", "comm", "optimizer"):
+        said = sum(step["duration_s"] if key == "step_ns" else step["phases"].get(key, 0) for step in steps)
+        assert found[key] == rows[key] == pytest.approx(said * 1e9, abs=len(steps))
+    assert fleet.run("SELECT sum(ns) AS ns FROM waits WHERE cause = 'collective'")[0]["ns"] == fleet.run("SELECT nullif(sum(wait_collective_ns), 0) AS ns FROM steps")[0]["ns"]
+    assert fleet.count_odd("windows") == fleet.count_odd("steps") == fleet.count_odd("waits") == fleet.count_odd("samples") == fleet.count_odd("actions") == fleet.count_odd("ranks") == []

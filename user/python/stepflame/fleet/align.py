@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+Which step of one rank is which step of another. Steps are counted from when a rank was attached, and clocks of hosts differ.
+
+In: `steps` of a job in a store. Out: for each process how much to add to its step numbers to get those of one reference, how much its host's clock
+is ahead, and how sure both are.
+
+Ranks that meet in collectives have the same sequence of lengths of steps: the offset is where two such sequences agree best. How far apart the
+same step then ends by two clocks is the offset of the clocks. Ranks without collectives are held against each other by time alone.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .store import safe_name
+
+COLUMNS = ("host", "pid", "rank", "start", "step", "duration_ns", "comm_ns", "wait_collective_ns")
+FEWEST = 20  # steps in which two ranks have to overlap
+SURE = 8  # standard deviations above chance from which on lengths may be of the same steps
+TREND = 65  # steps: what changes more slowly is alike at many offsets
+CANDIDATES = 8
+SAME = 0.1  # of a step: by so much, or less, the lengths of one step differ between ranks
+CLOCK_NS = 50 * 10**6  # clocks that a time service holds are nearer
+MOST_NS = 10**16
+SPARSE = 64  # step numbers for each step that is there, at most: the rest of a track is a lie
+
+
+@dataclass
+class Track:
+    """A process: numbers of its steps, their ends by its host's clock, lengths."""
+
+    host: str
+    pid: int
+    rank: int | None
+    step: np.ndarray
+    end_ns: np.ndarray
+    length_ns: np.ndarray
+    meets: bool  # in collectives
+
+
+@dataclass
+class Aligned:
+    """offset: what to add to a step number. how: collectives, time, or none. clock_ns: how much the clock of its host is ahead of most hosts'.
+    spread_ns: half of the steps end this far, or less, from where offset and clock say; next_ns: the same of the best other offset, and the
+    more the two differ, the surer is the offset. agree: share of the steps that are as long as the reference's, within 10 %; by time: of those
+    that have their middle in the same step of the reference."""
+
+    host: str
+    pid: int
+    rank: int | None
+    steps: int
+    how: str
+    offset: int = 0
+    clock_ns: int | None = None
+    spread_ns: int | None = None
+    next_ns: int | None = None
+    agree: float = 0.0
+    overlap: int = 0
+
+
+@dataclass
+class Alignment:
+    """clocks: of each host, in nanoseconds, against the median host. disagree: hosts whose clock is off by more than CLOCK_NS."""
+
+    reference: tuple[str, int, int | None] | None = None
+    ranks: list[Aligned] = field(default_factory=list)
+    clocks: dict[str, int] = field(default_factory=dict)
+    disagree: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def align(store: str | os.PathLike[str], job: str, version: str = "v1") -> Alignment:
+    """Holds one host's steps in memory at a time, beside the reference's."""
+    out = Alignment()
+    files: dict[str, list[str]] = {}
+    rows: dict[str, int] = {}
+    pattern = Path(glob.escape(str(store)), version, "steps", "date=*", "cluster=*", "job=" + safe_name(job), "*.parquet")
+    for path in sorted(glob.glob(str(pattern))):
+        host = Path(path).name.rpartition("-")[0]
+        try:
+            rows[host] = rows.get(host, 0) + pq.read_metadata(path).num_rows
+        except (OSError, pa.ArrowException) as error:
+            out.left_out.append(f"{path}: {str(error).splitlines()[0]}")
+            continue
+        files.setdefault(host, []).append(path)
+    reference = None
+    # who has most steps overlaps with most others
+    for host in sorted(rows, key=lambda name: -rows[name]):
+        reference = max(tracks(files[host], []), key=lambda track: len(track.step), default=None)
+        if reference:
+            break
+    if not reference:
+        return out
+    out.reference = (reference.host, reference.pid, reference.rank)
+    spectrum = Sequence(reference)
+    for host in files:
+        out.ranks += [against(spectrum, track) for track in tracks(files[host], out.left_out)]
+    judge_clocks(out)
+    return out
+
+
+def tracks(paths: list[str], left_out: list[str]) -> Iterator[Track]:
+    """The processes of a host. Rows that cannot be true are left out."""
+    parts = []
+    for path in paths:
+        try:
+            parts.append(pq.ParquetFile(path).read(columns=list(COLUMNS)).select(COLUMNS))
+        except (OSError, KeyError, pa.ArrowException) as error:
+            left_out.append(f"{path}: {str(error).splitlines()[0]}")
+    if not parts:
+        return
+    table = pa.concat_tables([part.set_column(0, "host", part["host"].cast(pa.utf8())) for part in parts], promote_options="default")
+    host = table["host"][0].as_py() if table.num_rows else ""
+    column = {name: table[name].to_numpy(zero_copy_only=False) for name in ("pid", "step", "duration_ns", "comm_ns", "wait_collective_ns")}
+    start_ns = table["start"].cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).to_numpy()
+    ranks = table["rank"].fill_null(-1).to_numpy()
+    true = (column["step"] >= 0) & (column["duration_ns"] > 0) & (column["duration_ns"] < MOST_NS) & (start_ns > 0) & (start_ns < 2**62)
+    if not true.all():
+        left_out.append(f"host {host} lies: {int((~true).sum())} steps cannot be true")
+    order = np.lexsort((column["step"], column["pid"]))
+    order = order[true[order]]
+    for rows in np.split(order, np.flatnonzero(np.diff(column["pid"][order])) + 1):
+        rows = rows[np.unique(column["step"][rows], return_index=True)[1]]
+        step = column["step"][rows]
+        if not len(step):
+            continue
+        if step[-1] - step[0] > SPARSE * len(step) + 10**6:
+            left_out.append(f"host {host} lies: process {column['pid'][rows[0]]} has {len(step)} steps with numbers up to {step[-1]}")
+            continue
+        rank = int(ranks[rows[0]])
+        meets = bool((column["comm_ns"][rows].sum() + column["wait_collective_ns"][rows].sum()) > 0)
+        length = column["duration_ns"][rows]
+        yield Track(host, int(column["pid"][rows[0]]), None if rank < 0 else rank, step, start_ns[rows] + length, length, meets)
+
+
+class Sequence:
+    """Lengths of steps as a signal over step numbers: logarithms, without their trend, outliers cut, 0 where a step is missing."""
+
+    def __init__(self, track: Track):
+        self.track = track
+        self.first = int(track.step[0])
+        size = int(track.step[-1]) - self.first + 1
+        at = track.step - self.first
+        self.signal, self.there = np.zeros(size), np.zeros(size)
+        self.there[at] = 1
+        logs = np.log(track.length_ns)
+        logs = self._cut(logs - np.median(logs))
+        self.signal[at] = logs
+        self.signal[at] = self._cut(logs - (_around(self.signal) / _around(self.there))[at])
+        self.spectra: dict[int, tuple[np.ndarray, ...]] = {}
+
+    @staticmethod
+    def _cut(logs: np.ndarray) -> np.ndarray:
+        limit = 6 * np.median(np.abs(logs)) + 1e-4
+        return np.clip(logs, -limit, limit)
+
+    def spectrum(self, size: int) -> tuple[np.ndarray, ...]:
+        """Of the signal, its square, and where it is."""
+        if size not in self.spectra:
+            self.spectra = {size: tuple(np.fft.rfft(part, size) for part in (self.signal, self.signal**2, self.there))}
+        return self.spectra[size]
+
+    def likeness(self, other: Sequence) -> tuple[np.ndarray, np.ndarray]:
+        """By lag: the correlation of other's steps with those that are lag further here, in standard deviations of chance; and the lags, as offsets
+        of step numbers."""
+        size = 1 << (len(self.signal) + len(other.signal) - 1).bit_length()
+        mine, yours = self.spectrum(size), other.spectrum(size)
+        product, mine_power, your_power, both = (
+            np.fft.irfft(a * np.conj(b), size) for a, b in ((mine[0], yours[0]), (mine[1], yours[2]), (mine[2], yours[1]), (mine[2], yours[2]))
+        )
+        enough = both > FEWEST - 0.5
+        power = np.sqrt(np.clip(mine_power, 0, None) * np.clip(your_power, 0, None))
+        like = np.where(enough & (power > 1e-9), product / np.maximum(power, 1e-9), -1.0) * np.sqrt(np.maximum(both, 0))
+        lags = np.arange(size)
+        lags[lags >= len(self.signal)] -= size
+        return like, lags + self.first - other.first
+
+
+def _around(signal: np.ndarray) -> np.ndarray:
+    """Sums over TREND steps around each."""
+    sums = np.concatenate([np.zeros(TREND // 2 + 1), np.cumsum(signal)])
+    sums = np.concatenate([sums, np.full(TREND // 2, sums[-1])])
+    return sums[TREND:] - sums[:-TREND]
+
+
+def against(reference: Sequence, track: Track) -> Aligned:
+    out = Aligned(track.host, track.pid, track.rank, len(track.step), "none")
+    if reference.track.meets and track.meets:
+        like, offsets = reference.likeness(Sequence(track))
+        best = np.argpartition(-like, min(CANDIDATES, len(like) - 1))[:CANDIDATES]
+        tried = {int(offsets[i]) for i in best if like[i] >= SURE}
+        # of the same step all ranks are released at once: nowhere else the ends are as near to each other
+        found = sorted((_measure(reference.track, track, offset, out) for offset in tried), key=lambda one: one.spread_ns or 0)
+        beside = [_measure(reference.track, track, found[0].offset + by, out) for by in (-1, 1)] if found else []
+        if found:
+            out = found[0]
+            out.next_ns = min(one.spread_ns or 0 for one in found[1:] + beside if one.offset != out.offset)
+    return out if out.how != "none" else _by_time(reference.track, track, out)
+
+
+def _pairs(reference: Track, track: Track, offset: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of both that are the same step."""
+    _, mine, yours = np.intersect1d(reference.step, track.step + offset, assume_unique=True, return_indices=True)
+    return mine, yours
+
+
+def _measure(reference: Track, track: Track, offset: int, base: Aligned) -> Aligned:
+    mine, yours = _pairs(reference, track, offset)
+    apart = track.end_ns[yours] - reference.end_ns[mine]
+    clock = int(np.median(apart))
+    lengths = reference.length_ns[mine]
+    agree = float(np.mean(np.abs(track.length_ns[yours] - lengths) <= SAME * lengths))
+    return Aligned(base.host, base.pid, base.rank, base.steps, "collectives", offset, clock, int(np.median(np.abs(apart - clock))), None, agree, len(mine))
+
+
+def _by_time(reference: Track, track: Track, out: Aligned) -> Aligned:
+    """The step of the reference in whose middle most of this rank's steps are, if all clocks are right."""
+    middle = track.end_ns - track.length_ns // 2
+    at = np.searchsorted(reference.end_ns, middle)
+    inside = (at < len(reference.end_ns)) & (middle >= reference.end_ns[0] - reference.length_ns[0])
+    if not inside.any():
+        return out
+    offsets = reference.step[at[inside]] - track.step[inside]
+    offset = int(np.median(offsets))
+    mine, yours = _pairs(reference, track, offset)
+    spread = int(np.median(np.abs(track.end_ns[yours] - reference.end_ns[mine]))) if len(mine) else None
+    agree = float(np.mean(offsets == offset))
+    return Aligned(out.host, out.pid, out.rank, out.steps, "time", offset, None, spread, None, agree, len(mine))
+
+
+def judge_clocks(out: Alignment) -> None:
+    """Clocks against the median host's, not against the reference's: that one may be wrong itself."""
+    by_host: dict[str, list[int]] = {}
+    for rank in out.ranks:
+        if rank.clock_ns is not None:
+            by_host.setdefault(rank.host, []).append(rank.clock_ns)
+    hosts = {host: int(np.median(clocks)) for host, clocks in by_host.items()}
+    usual = int(np.median(list(hosts.values()))) if hosts else 0
+    out.clocks = {host: clock - usual for host, clock in hosts.items()}
+    for rank in out.ranks:
+        if rank.clock_ns is not None:
+            rank.clock_ns -= usual
+    out.disagree = sorted(host for host, clock in out.clocks.items() if abs(clock) > CLOCK_NS)

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+The engines that answer questions: DuckDB inside of this process, or Spark. Both get views of the same names over the store's files, and the same
+SQL. What a view adds: `day`, `m` (the minute, or `until`, in minutes since 1970), `who` (the rank; -pid where there is none); of stacks `leaf` and
+`path`. Rows that cannot be true are in ODD views, and in no other.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import glob
+import os
+import re
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from . import schema
+from ..errors import StepflameError
+from .store import safe_name, versions_beside
+
+Row = dict[str, Any]
+QUESTIONS = Path(__file__).with_name("questions")
+PARTITION = ("date", "cluster", "job")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What part of the store is asked. Times: minutes since 1970, the first and the one behind the last."""
+
+    job: str | None = None
+    cluster: str | None = None
+    since: int | None = None
+    until: int | None = None
+    uid: int | None = None
+    hosts: tuple[str, ...] = ()
+
+    def pattern(self, table: str) -> str:
+        cluster = safe_name(self.cluster) if self.cluster is not None else "*"
+        job = safe_name(self.job) if self.job is not None else "*"
+        return "%s/date=*/cluster=%s/job=%s/*.parquet" % (table, cluster, job)
+
+    def condition(self, table: str) -> str:
+        """Of a view; `date` alone decides which files are read."""
+        conditions = []
+        for minutes, compare in ((self.since, ">="), (self.until, "<=")):
+            if minutes is not None:
+                conditions.append("date %s '%s'" % (compare, time.strftime("%Y-%m-%d", time.gmtime(minutes * 60))))
+        if table == "stacks":
+            return " AND ".join(conditions) or "true"
+        if schema.TABLES[table].per_minute:
+            conditions += ["m >= %d" % self.since] if self.since is not None else []
+            conditions += ["m < %d" % self.until] if self.until is not None else []
+        if self.hosts:
+            conditions.append("host IN (%s)" % ", ".join(map(literal, self.hosts)))
+        if self.uid is not None and table != "ranks":
+            conditions.append("EXISTS (SELECT 1 FROM ranks r WHERE r.host = t.host AND r.pid = t.pid AND r.uid = %d)" % self.uid)
+        elif self.uid is not None:
+            conditions.append("uid = %d" % self.uid)
+        return " AND ".join(conditions) or "true"
+
+
+class Raw(str):
+    """A parameter that is SQL."""
+
+
+def literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, Raw):
+        return value
+    if isinstance(value, (bool, int, float)):
+        return str(value)
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(literal, value)) or "NULL"
+    return "'%s'" % str(value).replace("'", "''")
+
+
+class Engine(Protocol):
+    """to_us, leaf, path: what the two spell differently."""
+
+    to_us: str
+    leaf: str
+    path: str
+    type_names: dict[str, str]
+    errors: tuple[type[Exception], ...]
+    asks: Fleet | None  # whose views there are
+
+    def source(self, table: str, root: str, paths: list[str]) -> str: ...
+    def define(self, name: str, select: str) -> None: ...
+    def keep(self, view: str) -> None: ...
+    def run(self, sql: str) -> list[Row]: ...
+    def may_be_files(self, error: Exception) -> bool: ...
+    def close(self) -> None: ...
+
+
+def plain(value: Any) -> Any:
+    """As both engines give it: DuckDB has 128 bits for sums, Spark times without a zone."""
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime.datetime):
+        return value.astimezone(datetime.timezone.utc) if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
+    return value
+
+
+class DuckDB:
+    to_us = "epoch_us(%s)"
+    leaf = "frames[-1]"
+    path = "array_to_string(frames, ' > ')"
+    type_names = {"string": "VARCHAR", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "timestamp[us, tz=UTC]": "TIMESTAMPTZ", "list<element: string>": "VARCHAR[]"}
+
+    def __init__(self, memory: str, threads: int | None):
+        try:
+            import duckdb
+        except ImportError:
+            raise StepflameError("%s has no duckdb, which answers the questions" % sys.executable, "pip install 'stepflame[fleet]', or --engine spark") from None
+        self.asks: Fleet | None = None
+        self.errors = (duckdb.Error,)
+        self.of_the_query = (duckdb.ParserException, duckdb.CatalogException)
+        self.spill = tempfile.TemporaryDirectory(prefix="stepflame-spill-")
+        self.connection = duckdb.connect()
+        try:
+            self.connection.execute("SET memory_limit = %s" % literal(memory))
+        except duckdb.Error as error:
+            raise StepflameError("--memory %s: %s" % (memory, first_line(error)), "say such as --memory 4GB", 2) from None
+        self.connection.execute("SET temp_directory = %s; SET TimeZone = 'UTC'; SET enable_progress_bar = false" % literal(self.spill.name))
+        if threads:
+            self.connection.execute("SET threads = %d" % threads)
+
+    def source(self, table: str, root: str, paths: list[str]) -> str:
+        names = ", ".join("CAST(%s AS %s) AS %s" % (f.name, self.type_names[type_name(f.type)], f.name) for f in schema.TABLES[table].schema)
+        return "SELECT %s, date, cluster, job FROM read_parquet([%s], hive_partitioning = true, hive_types = {'date': VARCHAR, 'cluster': VARCHAR, 'job': VARCHAR})" % (
+            names,
+            ", ".join(map(literal, paths)),
+        )
+
+    def define(self, name: str, select: str) -> None:
+        self.connection.execute("CREATE OR REPLACE TEMP VIEW %s AS %s" % (name, select))
+
+    def keep(self, view: str) -> None:
+        self.connection.execute("CREATE OR REPLACE TEMP TABLE kept_{0} AS SELECT * FROM {0}; CREATE OR REPLACE TEMP VIEW {0} AS SELECT * FROM kept_{0}".format(view))
+
+    def run(self, sql: str) -> list[Row]:
+        cursor = self.connection.execute(sql)
+        names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, map(plain, row))) for row in cursor.fetchall()]
+
+    def may_be_files(self, error: Exception) -> bool:
+        return not isinstance(error, self.of_the_query)
+
+    def close(self) -> None:
+        self.connection.close()
+        self.spill.cleanup()
+
+
+class Spark:
+    to_us = "unix_micros(%s)"
+    leaf = "element_at(frames, -1)"
+    path = "array_join(frames, ' > ')"
+    type_names = {"string": "STRING", "int32": "INT", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "timestamp[us, tz=UTC]": "TIMESTAMP", "list<element: string>": "ARRAY<STRING>"}
+
+    def __init__(self, master: str | None, memory: str):
+        try:
+            from pyspark.errors import AnalysisException
+            from pyspark.sql import SparkSession
+        except ImportError:
+            raise StepflameError("%s has no pyspark, which --engine spark needs" % sys.executable, "pip install pyspark, and Java 17") from None
+        os.environ["TZ"] = "UTC"
+        time.tzset()  # times of day come in the zone of this process
+        builder = SparkSession.builder.appName("stepflame fleet").config("spark.sql.session.timeZone", "UTC").config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+        builder = builder.config("spark.sql.parser.escapedStringLiterals", "true").config("spark.log.level", "OFF")
+        if master:
+            builder = builder.master(master)
+        if not master or master.startswith("local"):
+            builder = builder.config("spark.driver.memory", memory.lower().replace("gb", "g").replace("mb", "m")).config("spark.sql.shuffle.partitions", 8)
+        try:
+            self.session = builder.getOrCreate()
+        except Exception as error:  # py4j, and RuntimeError where there is no Java
+            raise StepflameError("Spark does not start: " + first_line(error), "is there Java 17? --master local[2] uses this machine alone") from None
+        self.asks: Fleet | None = None
+        self.errors = (Exception,)
+        self.of_the_query = AnalysisException
+
+    def source(self, table: str, root: str, paths: list[str]) -> str:
+        name = "files_" + table
+        fields = ["%s %s" % (f.name, self.type_names[type_name(f.type)]) for f in schema.TABLES[table].schema] + ["%s STRING" % key for key in PARTITION]
+        reader = self.session.read.schema(", ".join(fields)).option("basePath", "%s/%s" % (root, table))
+        reader.parquet(*paths).createOrReplaceTempView(name)
+        return "SELECT * FROM %s" % name
+
+    def define(self, name: str, select: str) -> None:
+        self.session.sql("CREATE OR REPLACE TEMP VIEW %s AS %s" % (name, select))
+
+    def keep(self, view: str) -> None:
+        self.session.sql("CACHE TABLE " + view)
+
+    def run(self, sql: str) -> list[Row]:
+        return [{name: plain(value) for name, value in row.asDict().items()} for row in self.session.sql(sql).collect()]
+
+    def may_be_files(self, error: Exception) -> bool:
+        return "PATH_NOT_FOUND" in str(error) or not isinstance(error, self.of_the_query)
+
+    def close(self) -> None:
+        self.session.stop()
+
+
+def type_name(kind: pa.DataType) -> str:
+    return "list<element: string>" if pa.types.is_list(kind) else str(kind)
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+class Fleet:
+    """A store, as one scope of it is asked. `left_out` says what no answer contains."""
+
+    def __init__(self, store: str, engine: Engine, scope: Scope, now: float | None = None):
+        self.remote = "://" in store
+        self.root = "%s/v%d" % (store.rstrip("/") if self.remote else os.path.abspath(store), schema.VERSION)
+        self.engine = engine
+        self.scope = scope
+        self.now_us = int((now or time.time()) * 1e6)
+        self.bad: list[str] = []  # files, each with what is wrong with it
+        self.versions = [] if self.remote else versions_beside(store)
+        self.odd: list[str] = []
+        self.good: dict[str, list[str]] = {}  # files, of tables of which some were found to be bad
+        self.looked: set[tuple[str, bool]] = set()
+        self.defined: set[str] = set()
+        self.kept: set[str] = set()  # tables of which the rows that can be true are read once, for many questions
+        if not self.remote and not os.path.isdir(self.root):
+            raise StepflameError("%s is no store: there is no folder v%d in it" % (store, schema.VERSION), "stepflame fleet import RECORDING --store %s" % store)
+
+    # --- views ---
+
+    def define(self, table: str) -> None:
+        paths = self.good.get(table)
+        if paths is None:
+            paths = ["%s/%s" % (self.root, self.scope.pattern(table))]
+            if not self.remote and next(glob.iglob(paths[0]), None) is None:
+                paths = []
+        engine, spec = self.engine, schema.TABLES[table]
+        if paths:
+            source = engine.source(table, self.root, paths)
+        else:
+            nulls = ["CAST(NULL AS %s) AS %s" % (engine.type_names[type_name(f.type)], f.name) for f in spec.schema]
+            nulls += ["CAST(NULL AS %s) AS %s" % (engine.type_names["string"], key) for key in PARTITION]
+            source = "SELECT %s WHERE false" % ", ".join(nulls)
+        more = ["CAST(date AS DATE) AS day"]
+        if spec.time:
+            at = engine.to_us % spec.time
+            more += ["%s AS %s_us" % (at, spec.time), "CAST(floor(%s / 60000000) AS BIGINT) AS m" % at, "coalesce(rank, -pid) AS who"]
+        else:
+            more += ["%s AS leaf" % engine.leaf, "%s AS path" % engine.path]
+        rows = "SELECT * FROM (SELECT *, %s FROM (%s) f) t WHERE %s" % (", ".join(more), source, self.scope.condition(table))
+        true = schema.truth(table, self.now_us)
+        engine.define(table, "SELECT * FROM (%s) r WHERE %s" % (rows, true))
+        if spec.time:
+            engine.define("odd_" + table, "SELECT * FROM (%s) r WHERE NOT %s" % (rows, true))
+        self.defined.add(table)
+
+    # --- questions ---
+
+    def ask(self, question: str, **parameters: Any) -> list[Row]:
+        """The answer to questions/QUESTION.sql."""
+        text = (QUESTIONS / (question + ".sql")).read_text()
+        return self.run(Template(text).substitute({name: literal(value) for name, value in parameters.items()}))
+
+    def run(self, sql: str) -> list[Row]:
+        """As if all files were good; when that fails, again without those that are not: by their footers, else by all that is in them."""
+        words = set(re.findall(r"\w+", sql))
+        tables = [table for table in schema.TABLES if table in words or "odd_" + table in words or table == "ranks" and self.scope.uid is not None]
+        if self.engine.asks is not self:  # the views are of another one
+            self.engine.asks = self
+            self.defined.clear()
+        while True:
+            try:
+                for table in sorted(set(tables) - self.defined):  # "ranks" is before those that ask it for the uid
+                    self.define(table)
+                    if table in self.kept:
+                        self.engine.keep(table)
+                return self.engine.run(sql)
+            except self.engine.errors as error:
+                looks = (False, True) if self.engine.may_be_files(error) else ()
+                if not any(self.leave_out_bad(table, deep) for deep in looks for table in tables):
+                    raise StepflameError("the query failed: " + first_line(error), "docs/tables.md has the tables and their columns") from None
+
+    def leave_out_bad(self, table: str, deep: bool) -> bool:
+        """Looks at each file of a table, once. Whether any is bad."""
+        if (table, deep) in self.looked:
+            return False
+        self.looked.add((table, deep))
+        filesystem, root = pyarrow.fs.FileSystem.from_uri(self.root)
+        scheme = self.root.partition("://")[0] + "://" if self.remote else ""
+        good, bad = [], []
+        selector = pyarrow.fs.FileSelector("%s/%s" % (root, table), allow_not_found=True, recursive=True)
+        for info in filesystem.get_file_info(selector):
+            name = scheme + info.path
+            if info.is_file and info.base_name.endswith(".parquet") and not info.base_name.startswith(".") and self.in_scope(info.path):
+                wrong = wrong_with(filesystem, info.path, table, deep)
+                good += [name] if not wrong else []
+                bad += ["%s: %s" % (name, wrong)] if wrong else []
+        self.good[table] = good
+        self.defined.discard(table)
+        self.bad += bad
+        return bool(bad) or self.remote and not good
+
+    def in_scope(self, path: str) -> bool:
+        parts = path.split("/")[-4:]
+        if len(parts) < 4 or [part.partition("=")[0] for part in parts[:3]] != list(PARTITION):
+            return False
+        cluster, job = parts[1].partition("=")[2], parts[2].partition("=")[2]
+        return (self.scope.cluster is None or cluster == safe_name(self.scope.cluster)) and (self.scope.job is None or job == safe_name(self.scope.job))
+
+    def count_odd(self, table: str) -> list[Row]:
+        """Rows that cannot be true, per host."""
+        rows = self.run("SELECT host, count(*) AS n FROM odd_%s GROUP BY host ORDER BY n DESC, host" % table)
+        for row in rows:
+            self.odd.append("host %s lies: %d row%s of %s cannot be true (negative, in the future, or sums that do not add up)" % (row["host"], row["n"], "s" * (row["n"] != 1), table))
+        return rows
+
+    def left_out(self) -> list[str]:
+        """What no answer contains."""
+        bad = ["%d file%s cannot be read: %s" % (len(self.bad), "s" * (len(self.bad) != 1), self.bad[0]), *self.bad[1:]] if self.bad else []
+        return self.versions + bad + self.odd
+
+
+def wrong_with(filesystem: pyarrow.fs.FileSystem, path: str, table: str, deep: bool) -> str:
+    try:
+        with filesystem.open_input_file(path) as file:
+            parquet = pq.ParquetFile(file)
+            wrong = schema.differences(parquet.schema_arrow, table)
+            for group in range(parquet.num_row_groups) if deep and not wrong else ():
+                parquet.read_row_group(group)
+            return wrong
+    except (OSError, pa.ArrowException) as error:
+        return first_line(error)

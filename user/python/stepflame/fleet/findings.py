@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+What holds a job up: which rank or host, since when, how much, and what it does meanwhile.
+
+In: answers to the questions in questions/, of one job. Out: Findings. A minute counts when a figure is far from the median over the job's ranks: by a
+share of a step, and by deviations (median absolute ones). A finding has several such minutes, so that chance makes none.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .engine import Fleet, Row
+from .schema import PHASES
+from .text import clock, count, duration, iso, line, moment, percent, ranges, several
+
+SHARE = 0.03  # of a step
+DEVIATIONS = 6
+LEAST_MINUTES = 3
+GAP_MINUTES = 2  # within a time that is one
+OTHER_HOSTS = 8  # whose samples those of a slow rank are held against
+MOST = 12  # findings of a kind
+LOW_CLOCK = 0.95
+
+
+@dataclass
+class Finding:
+    kind: str  # slow-host, slow-rank, throttled-gpu, late-data, slow-link, stall
+    hosts: list[str]
+    ranks: list[int]
+    said: str  # one sentence
+    since: int
+    until: int | None  # None: it lasts
+    excess_ns: float  # of a step
+    step_ns: float
+    times: list[tuple[int, int]] = field(default_factory=list)
+    because: list[str] = field(default_factory=list)
+
+
+    def as_dict(self) -> dict[str, Any]:
+        times = [(iso(a), iso(b + 1)) for a, b in self.times]
+        return {**asdict(self), "since": iso(self.since), "until": None if self.until is None else iso(self.until), "times": times}
+
+
+@dataclass
+class Job:
+    """What is known of a job before it is searched."""
+
+    fleet: Fleet
+    first: int
+    last: int
+    ranks_of: dict[str, set[int]]  # by host
+    has_gpu: bool
+
+
+@dataclass
+class Times:
+    """Minutes in which something was so, as stretches."""
+
+    stretches: list[tuple[int, int]]
+    minutes: list[int]
+
+    @classmethod
+    def of(cls, minutes: Iterable[int]) -> Times:
+        found: list[list[int]] = []
+        ordered = sorted(set(minutes))
+        for m in ordered:
+            if found and m - found[-1][1] <= GAP_MINUTES:
+                found[-1][1] = m
+            else:
+                found.append([m, m])
+        return cls([(a, b) for a, b in found], ordered)
+
+    def lasting(self) -> Times:
+        """Without minutes that stand alone."""
+        return Times.of(m for m in self.minutes if any(a <= m <= b and b > a for a, b in self.stretches))
+
+    def said(self, job: Job) -> str:
+        first, last = self.stretches[0][0], self.stretches[-1][1]
+        lasts = job.last - last <= GAP_MINUTES
+        if len(self.stretches) == 1:
+            if lasts:
+                return "all the time" if first - job.first <= GAP_MINUTES else "since %s" % moment(first)
+            return "from %s to %s" % (moment(first), clock(last + 1))
+        begins = [a for a, _ in self.stretches]
+        apart = [b - a for a, b in zip(begins, begins[1:])]
+        rhythm = statistics.median(apart)
+        long = statistics.median(b - a + 1 for a, b in self.stretches)
+        even = all(abs(gap - rhythm) <= max(1, 0.1 * rhythm) for gap in apart)
+        return "%s of some %d min%s, from %s to %s" % (count(len(apart) + 1, "time"), long, ", every %d min" % rhythm if even and len(apart) > 1 else "", moment(first), clock(last + 1))
+
+
+def find(job: Job) -> list[Finding]:
+    found = slow_ranks(job)
+    found += low_clocks(job, found)
+    found += slow_links(job)
+    found += stalls(job)
+    return sorted(found, key=lambda f: (f.kind == "stall", -f.excess_ns * sum(b - a + 1 for a, b in f.times)))
+
+
+# --- ranks that the others wait for ---
+
+
+def slow_ranks(job: Job) -> list[Finding]:
+    rows = job.fleet.ask("slow", share=SHARE, deviations=DEVIATIONS, with_sync=False)
+    found = of_ranks(job, rows, "")
+    if job.has_gpu:
+        known = {(host, rank) for f in found for host in f.hosts for rank in f.ranks}
+        rows = job.fleet.ask("slow", share=SHARE, deviations=DEVIATIONS, with_sync=True)
+        rows = [row for row in rows if (row["host"], row["who"]) not in known]
+        found += of_ranks(job, rows, "its CPU is late; the others wait in collectives, or for GPUs that do")
+    return found
+
+
+def of_ranks(job: Job, rows: list[Row], note: str) -> list[Finding]:
+    by_rank: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        by_rank[row["host"], row["who"]].append(row)
+    slow: dict[tuple[str, int], tuple[Times, list[Row]]] = {}
+    for key, its in by_rank.items():
+        times = Times.of(row["m"] for row in its).lasting()
+        if len(times.minutes) >= LEAST_MINUTES:
+            slow[key] = times, [row for row in its if row["m"] in set(times.minutes)]
+    found = []
+    for host in sorted({host for host, _ in slow}):
+        ranks = {rank: slow[host, rank] for h, rank in slow if h == host}
+        late = {rank: part for rank, part in ranks.items() if is_late_data(part[1])}
+        found += [of_group(job, host, [rank], [part], "late-data", note) for rank, part in sorted(late.items())]
+        rest = {rank: part for rank, part in ranks.items() if rank not in late}
+        if len(rest) > 1 and 2 * len(rest) > len(job.ranks_of[host]):
+            found.append(of_group(job, host, sorted(rest), [rest[rank] for rank in sorted(rest)], "slow-host", note))
+        else:
+            found += [of_group(job, host, [rank], [part], "slow-rank", note) for rank, part in sorted(rest.items())]
+    return found
+
+
+def is_late_data(rows: list[Row]) -> bool:
+    return statistics.median(row["data"] / row["excess"] for row in rows) > 0.6
+
+
+def of_group(job: Job, host: str, ranks: list[int], parts: list[tuple[Times, list[Row]]], kind: str, note: str) -> Finding:
+    # of a host: the minutes in which half of its slow ranks were slow
+    counts: dict[int, int] = defaultdict(int)
+    for times, _ in parts:
+        for m in times.minutes:
+            counts[m] += 1
+    times = Times.of(m for m, n in counts.items() if 2 * n >= len(ranks))
+    rows = [row for _, its in parts for row in its]
+    excess, step = statistics.median(row["excess"] for row in rows), statistics.median(row["step"] for row in rows)
+    it, others = alone(job, [host], ranks, times.minutes)
+    clock_said = low_clock(it, others)
+    if clock_said and kind == "slow-rank":
+        kind = "throttled-gpu"
+    who = {"slow-host": "host %s (ranks %s)" % (line(host), ranges(ranks))}.get(kind, "%s (host %s)" % (rank_name(ranks[0]), line(host)))
+    what = {"late-data": "gets its data late", "throttled-gpu": "has a GPU that is throttled"}.get(kind, "is slow")
+    said = "%s %s %s: a step of its own takes %s longer than the others', who wait for it: %s of a step" % (who, what, times.said(job), duration(excess), percent(excess / step))
+    finding = Finding(kind, [host], ranks, said, times.stretches[0][0], ends(job, times), excess, step, times.stretches)
+    waits, others_wait = statistics.median(row["waits"] for row in rows), statistics.median(row["others_wait"] for row in rows)
+    finding.because.append("waits %s a step in collectives, the others %s" % (duration(waits), duration(others_wait)))
+    finding.because += [note] if note else []
+    finding.because += [clock_said] if clock_said else []
+    finding.because += [text for text in (phases_said(it, others), *meanwhile(job, [host], ranks, times.minutes)) if text]
+    return finding
+
+
+def rank_name(who: int) -> str:
+    return "rank %d" % who if who >= 0 else "process %d" % -who
+
+
+def ends(job: Job, times: Times) -> int | None:
+    last = times.stretches[-1][1]
+    return None if job.last - last <= GAP_MINUTES else last + 1
+
+
+def alone(job: Job, hosts: list[str], ranks: list[int], minutes: list[int]) -> tuple[Row, Row]:
+    rows = {row["it"]: row for row in job.fleet.ask("alone", ranks=ranks, hosts=hosts, minutes=minutes)}
+    return rows.get(1, {}), rows.get(0, {})
+
+
+def low_clock(it: Row, others: Row) -> str:
+    mhz, usual = it.get("gpu_mhz"), others.get("gpu_mhz")
+    if not mhz or not usual or mhz > LOW_CLOCK * usual:
+        return ""
+    return "its GPU runs at %.0f MHz, the others' at %.0f" % (mhz, usual)
+
+
+def phases_said(it: Row, others: Row) -> str:
+    if not it or not others:
+        return ""
+    more = {phase: it[phase] / it["steps"] - others[phase] / others["steps"] for phase in PHASES if phase != "comm"}
+    best = sorted((phase for phase in more if more[phase] > 0.1 * max(more.values())), key=lambda phase: -more[phase])[:3]
+    return "longer in " + several(["%s (+%s)" % (phase, duration(more[phase])) for phase in best]) if best and more[best[0]] > 0 else ""
+
+
+def meanwhile(job: Job, hosts: list[str], ranks: list[int], minutes: list[int]) -> list[str]:
+    """What its samples and waits have more than those of other hosts, of which a few are enough."""
+    names = [host for host in sorted(job.ranks_of) if host not in hosts]
+    others = names[:: max(1, len(names) // OTHER_HOSTS)][:OTHER_HOSTS]
+    parameters: dict[str, Any] = {"ranks": ranks, "hosts": hosts, "others": others, "minutes": minutes}
+    steps = {row["it"]: row["steps"] for row in job.fleet.ask("steps_of", **parameters)}
+    if not steps.get(1) or not steps.get(0):
+        return []
+    said = []
+    for question, key, text in (("stacks", "path", stack_said), ("places", "place", wait_said)):
+        more: dict[tuple[Any, ...], float] = defaultdict(float)
+        for row in job.fleet.ask(question, **parameters):
+            more[row["phase"], row["cause"], row[key], row.get("leaf")] += row["ns"] / steps[row["it"]] * (1 if row["it"] else -1)
+        if more:
+            best = max(more, key=lambda k: (more[k], str(k)))
+            if more[best] > 0:
+                said.append(text(best, more[best]))
+    return said
+
+
+def stack_said(key: tuple[Any, ...], ns: float) -> str:
+    phase, cause, path, leaf = key
+    frames = path.split(" > ")
+    way = " > ".join(frames if len(frames) < 5 else [frames[0], "...", *frames[-2:]])
+    return "its samples have more of %s, %s: +%s a step (%s)" % (line(leaf), "on the CPU" if cause is None else "in " + line(cause), duration(ns), line(way))
+
+
+def wait_said(key: tuple[Any, ...], ns: float) -> str:
+    phase, cause, place, _ = key
+    return "it waits longer for %s in %s%s (+%s a step)" % (line(cause), line(phase), " at " + line(place) if place else "", duration(ns))
+
+
+# --- clocks of GPUs, links between hosts ---
+
+
+def low_clocks(job: Job, found: list[Finding]) -> list[Finding]:
+    """Throttled GPUs of ranks for which nobody waits as far as was seen: a CPU does not wait for its own GPU where it runs ahead."""
+    if not job.has_gpu:
+        return []
+    known = {(host, rank) for f in found for host in f.hosts for rank in f.ranks}
+    by_rank: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in job.fleet.ask("clocks", deviations=DEVIATIONS):
+        if (row["host"], row["who"]) not in known:
+            by_rank[row["host"], row["who"]].append(row)
+    out = []
+    for (host, rank), rows in sorted(by_rank.items()):
+        times = Times.of(row["m"] for row in rows).lasting()
+        if len(times.minutes) >= LEAST_MINUTES:
+            mhz, usual = (statistics.median(row[key] for row in rows) for key in ("mhz", "others"))
+            said = "%s (host %s) has a GPU that runs at %.0f MHz, the others' at %.0f, %s; no rank was seen to wait for it" % (rank_name(rank), line(host), mhz, usual, times.said(job))
+            out.append(Finding("throttled-gpu", [host], [rank], said, times.stretches[0][0], ends(job, times), 0, 0, times.stretches))
+    return out
+
+
+def slow_links(job: Job) -> list[Finding]:
+    by_place: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in job.fleet.ask("links", share=SHARE, deviations=DEVIATIONS):
+        by_place[row["place"]][row["host"]].append(row)
+    found = []
+    for place, by_host in by_place.items():
+        times_of = {host: Times.of(row["m"] for row in rows).lasting() for host, rows in by_host.items()}
+        left = {host for host, times in times_of.items() if len(times.minutes) >= LEAST_MINUTES}
+        while left:  # hosts with the same times are one finding
+            first = min(left)
+            same = sorted(host for host in left if abs(times_of[host].stretches[0][0] - times_of[first].stretches[0][0]) <= GAP_MINUTES)
+            left -= set(same)
+            times = Times.of(m for host in same for m in times_of[host].minutes)
+            rows = [row for host in same for row in by_host[host]]
+            excess, step, wait, usual = (statistics.median(row[key] for row in rows) for key in ("excess", "step", "wait", "others_wait"))
+            said = "%s %s %s longer in a collective than any rank of theirs explains, %s: %s of a step" % (
+                "host " + line(same[0]) if len(same) == 1 else "hosts " + several(same), "is" if len(same) == 1 else "are", duration(excess), times.said(job), percent(excess / step))  # fmt: skip
+            ranks = sorted(rank for host in same for rank in job.ranks_of.get(host, ()))
+            finding = Finding("slow-link", same, ranks, said, times.stretches[0][0], ends(job, times), excess, step, times.stretches)
+            finding.because.append("at %s even the rank that waits least there waits %s a step, on the other hosts %s: a slow link, or what moves data" % (line(place), duration(wait), duration(usual)))
+            found.append(finding)
+    return found
+
+
+# --- what happened once ---
+
+
+def stalls(job: Job) -> list[Finding]:
+    found = []
+    rows = job.fleet.ask("stalls")
+    for row in rows:
+        if any(abs(other["m"] - row["m"]) <= 1 and (other["lost"], -other["m"]) > (row["lost"], -row["m"]) for other in rows):
+            continue  # the same, at the edge of a minute
+        ranks = job.fleet.ask("stall_ranks", m=row["m"], lost=row["lost"])
+        phases = [key for key in ("data", "forward", "backward", "optimizer", "other", "checkpoint", "validation") if ranks]
+        if ranks and len(ranks) <= max(1, row["ranks"] // 2):
+            hosts = sorted({r["host"] for r in ranks})
+            phase = max(phases, key=lambda key: sum(r[key] for r in ranks))
+            who = "%s (host %s)" % (rank_name(ranks[0]["who"]), line(hosts[0])) if len(ranks) == 1 else "ranks %s (%s)" % (ranges(r["who"] for r in ranks), several(hosts))
+            said = "at %s all ranks stood still for %s: %s in %s, the others waited for it" % (moment(row["m"]), duration(row["lost"]), who + (" was" if len(ranks) == 1 else " were"), phase)
+            because = meanwhile(job, hosts, [r["who"] for r in ranks], [row["m"]])
+        else:
+            hosts, because = [], []
+            ranks = []
+            said = "at %s a step of all ranks took %s longer, of all at once" % (moment(row["m"]), duration(row["lost"]))
+        found.append(Finding("stall", hosts, [r["who"] for r in ranks], said, row["m"], row["m"] + 1, row["lost"], row["step"], [(row["m"], row["m"])], because))
+    return found[:MOST]

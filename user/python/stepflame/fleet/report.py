@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The answers of `stepflame fleet`: each a dictionary, which --json prints, and its text, one screen."""
+
+from __future__ import annotations
+
+import glob
+import os
+import statistics
+from collections import defaultdict
+from typing import Any
+
+from ..errors import StepflameError
+from . import findings
+from .engine import Fleet, Raw, Row
+from .schema import PHASES
+from .text import count, duration, hours_said, iso, line, moment, paragraph, percent, ranges, several, table
+
+Answer = dict[str, Any]
+SPENT = {
+    "compute": "compute", "host_bound": "host-bound", "data": "data", "communication": "communication", "stragglers": "waiting for stragglers",
+    "checkpoint": "checkpoint", "validation": "validation", "compile": "compile", "between_steps": "between steps", "not_seen": "not seen",
+}  # fmt: skip
+
+
+MOST_STEPS_BYTES = 64 << 20  # that a report reads to compare clocks: a few seconds
+
+
+# --- report JOB ---
+
+
+def report(fleet: Fleet, name: str) -> Answer:
+    fleet.kept.add("windows")
+    jobs = fleet.ask("jobs")
+    if not jobs:
+        raise no_rows(fleet, name)
+    if len(jobs) > 1:
+        raise StepflameError("job %s ran in %d clusters: %s" % (name, len(jobs), several([job["cluster"] for job in jobs])), "choose one with --cluster", 2)
+    job, processes = jobs[0], fleet.ask("processes")
+    lying = fleet.count_odd("windows")
+    said: Answer = {**job, "job": name, "begin": iso(job["first_m"]), "end": iso(job["last_m"] + 1), "findings": [], "twice": []}
+    spent = fleet.ask("spend", by=Raw("p.job"))[0]
+    said["spent_hours"] = {key: spent[key] for key in SPENT}
+    said["hours"], said["with_gpu"] = spent["hours"], spent["with_gpu"] or 0
+    said["seen_share"] = job["seen"] / 3.6e12 / spent["hours"] if spent["hours"] else 0.0
+    said["rested_share"] = job["rested"] / 3.6e12 / spent["hours"] if spent["hours"] else 0.0
+    pace = fleet.ask("pace")
+    said["step_ns"] = statistics.median(row["step"] for row in pace) if pace else None
+    said["restarts"] = restarts(processes)
+    said["endings"] = [{"rank": p["who"], "host": p["host"], "ending": p["ending"], "at": p["last_m"]} for p in processes if p["ending"] and p["ending"] != "exit status 0"]
+    if fleet.ask("twice"):
+        said["twice"] = twins(processes)
+    elif pace:
+        ranks_of: dict[str, set[int]] = defaultdict(set)
+        for p in processes:
+            ranks_of[p["host"]].add(p["who"])
+        found = findings.find(findings.Job(fleet, job["first_m"], job["last_m"], ranks_of, bool(said["with_gpu"])))
+        said["findings"] = [finding.as_dict() for finding in found]
+    said["clocks"] = clocks(fleet, name)
+    said["hosts_that_lie"] = lying
+    said["left_out"] = fleet.left_out()
+    return said
+
+
+def clocks(fleet: Fleet, name: str) -> dict[str, float] | None:
+    """Seconds by which hosts' clocks are wrong, as the ends of the same steps tell; None where steps have no rows, or too many."""
+    files = [] if fleet.remote else glob.glob("%s/%s" % (glob.escape(fleet.root), fleet.scope.pattern("steps")))
+    if not files or sum(map(os.path.getsize, files)) > MOST_STEPS_BYTES:
+        return None
+    from .align import align  # it wants numpy
+
+    found = align(os.path.dirname(fleet.root), name)
+    return {host: found.clocks[host] / 1e9 for host in found.disagree}
+
+
+def no_rows(fleet: Fleet, name: str) -> StepflameError:
+    left_out = fleet.left_out()
+    return StepflameError("there is nothing of job %s in the store%s" % (name, ", but " + left_out[0] if left_out else ""), "stepflame fleet spend --by job lists the jobs; --since, --until, --cluster, --host and --uid leave others out")
+
+
+def restarts(processes: list[Row]) -> list[Row]:
+    """When ranks began anew: a later process of the same rank."""
+    before: dict[int, Row] = {}
+    found = []
+    for p in sorted(processes, key=lambda p: (p["first_m"], p["last_m"])):
+        old = before.get(p["who"])
+        if old and p["who"] >= 0 and p["first_m"] >= old["last_m"] - 1:
+            found.append({"rank": p["who"], "at": p["first_m"], "host": p["host"], "pid": p["pid"], "before": old["pid"], "ending": old["ending"]})
+        before[p["who"]] = p
+    return found
+
+
+def twins(processes: list[Row]) -> list[Answer]:
+    """Of two jobs with one name: by user if they have several, else by hosts that cannot be of one job."""
+    groups: dict[Any, list[Row]] = defaultdict(list)
+    if len({p["uid"] for p in processes}) > 1:
+        for p in processes:
+            groups[p["uid"]].append(p)
+    else:
+        side: dict[str, int] = {}
+        for p in sorted(processes, key=lambda p: (p["host"], p["who"])):
+            rivals = {side[q["host"]] for q in processes if q["who"] == p["who"] and q["host"] in side and q["host"] != p["host"] and q["first_m"] <= p["last_m"] and p["first_m"] <= q["last_m"]}
+            side.setdefault(p["host"], min(set(range(len(rivals) + 1)) - rivals))
+            groups[side[p["host"]]].append(p)
+    return [{"uid": its[0]["uid"], "hosts": sorted({p["host"] for p in its}), "ranks": sorted({p["who"] for p in its})} for _, its in sorted(groups.items(), key=lambda item: str(item[0]))]
+
+
+def report_text(said: Answer) -> str:
+    hours = "GPU hours" if said["with_gpu"] else "rank-hours"
+    lines = [
+        paragraph("Job", "%s in cluster %s: %s on %s, from %s to %s UTC, %s %s" % (line(said["job"]), line(said["cluster"]), count(said["ranks"], "rank"), count(said["hosts"], "host"), moment(said["first_m"]), moment(said["last_m"] + 1), hours_said(said["hours"]), hours)),
+        paragraph("Seen", "%s of that time, %s%s" % (percent(said["seen_share"]), count(said["steps"], "step"), "; %s was left alone for a budget, with %s that were only counted" % (percent(said["rested_share"]), count(said["rest_steps"], "step")) if said["rested"] else "")),
+    ]
+    if said["step_ns"]:
+        lines.append(paragraph("Pace", "%s a step, %.3g steps a second; the longest took %s" % (duration(said["step_ns"]), 1e9 / said["step_ns"], duration(said["longest"]))))
+    spent = said["spent_hours"]
+    parts = sorted((key for key in SPENT if spent[key] > 0.0005 * said["hours"]), key=lambda key: -spent[key])
+    lines.append(paragraph("Goes into", ", ".join("%s %s" % (SPENT[key], percent(spent[key] / said["hours"])) for key in parts)))
+    if said["restarts"]:
+        last = said["restarts"][-1]
+        ending = ", the one before: %s" % line(last["ending"]) if last["ending"] else ""
+        lines.append(paragraph("Began anew", "%s, last rank %d on %s at %s%s" % (count(len(said["restarts"]), "time"), last["rank"], line(last["host"]), moment(last["at"]), ending)))
+    for end in said["endings"][:3]:
+        lines.append(paragraph("Ended", "%s (host %s) at %s: %s" % (findings.rank_name(end["rank"]), line(end["host"]), moment(end["at"]), line(end["ending"]))))
+    if said["clocks"]:
+        worst = sorted(said["clocks"], key=lambda host: -abs(said["clocks"][host]))
+        lines.append(paragraph("Clocks", "of %s are wrong: %s" % (count(len(worst), "host"), several(["%s %+.3g s" % (host, said["clocks"][host]) for host in worst]))))
+    if said["twice"]:
+        lines.append(paragraph("Two jobs", "have this name at the same time; nothing is said of ranks before you choose one:"))
+        for group in said["twice"]:
+            lines.append(paragraph("", "ranks %s of user %s on %s: --host %s" % (ranges(group["ranks"]), group["uid"], several(group["hosts"]), ",".join(map(line, group["hosts"][:4])) + ("..." if len(group["hosts"]) > 4 else ""))))
+    elif said["ranks"] < 2:
+        lines.append(paragraph("Held up by", "nobody: it has one rank; stepflame report --steps says where its time goes"))
+    elif not said["findings"]:
+        lines.append(paragraph("Held up by", "no rank, host, link or GPU: none differs from the others by more than %s of a step for %d minutes" % (percent(findings.SHARE), findings.LEAST_MINUTES)))
+    else:
+        shown = said["findings"][:8]
+        for number, finding in enumerate(shown, 1):
+            lines.append(paragraph("%-12s%d. " % ("" if number > 1 else "Held up by", number), finding["said"]))
+            lines += [paragraph(" " * 15 + "- ", text) for text in finding["because"]]
+        if len(said["findings"]) > len(shown):
+            lines.append(paragraph("", "%d more: --json" % (len(said["findings"]) - len(shown))))
+    return "\n".join(lines)
+
+
+# --- compare A B ---
+
+
+def compare(a: Fleet, b: Fleet, names: tuple[str, str]) -> Answer:
+    said: Answer = {"a": names[0], "b": names[1]}
+    paces = [fleet.ask("pace") for fleet in (a, b)]
+    for fleet, pace, name in zip((a, b), paces, names):
+        if not pace:
+            raise no_rows(fleet, name)
+    said["steps"] = [sum(row["steps"] for row in pace) for pace in paces]
+    said["phases"] = [changed(paces, key) for key in ("step", *PHASES)]
+    said["phases"] = [row for row in said["phases"] if row["a_ns"] or row["b_ns"]]
+    step = said["phases"][0]["a_ns"]
+    said["waits"] = differences(step, *(per_step(fleet.ask("step_waits"), steps, ("phase", "cause"), "ns") for fleet, steps in zip((a, b), said["steps"])))
+    # actions and operators are counted from the beginning of a recording: they have no minutes
+    said["whole"] = all(fleet.scope.since is None and fleet.scope.until is None for fleet in (a, b))
+    for kind in ("actions", "ops") if said["whole"] else ():
+        said[kind] = differences(step, *(per_step(fleet.ask("totals_" + kind), steps, ("kind", "name"), "self") for fleet, steps in zip((a, b), said["steps"])))
+    said["left_out"] = sorted(set(a.left_out() + b.left_out()))
+    return said
+
+
+def changed(paces: list[list[Row]], key: str) -> Row:
+    """Medians over minutes, and the error of their difference: two standard errors of both medians."""
+    middle = [statistics.median(row[key] for row in pace) for pace in paces]
+    error = 0.0
+    for pace, m in zip(paces, middle):
+        error += (1.2533 * 1.4826 * statistics.median(abs(row[key] - m) for row in pace)) ** 2 / len(pace)
+    more, bound = middle[1] - middle[0], 2 * error**0.5
+    return {"name": key, "a_ns": middle[0], "b_ns": middle[1], "change_ns": more, "error_ns": bound, "changed": abs(more) > max(bound, 0.02 * middle[0])}
+
+
+def per_step(rows: list[Row], steps: int, keys: tuple[str, ...], value: str) -> dict[tuple[Any, ...], float]:
+    return {tuple(row[key] for key in keys): row[value] / steps for row in rows} if steps else {}
+
+
+def differences(step: float, a: dict[tuple[Any, ...], float], b: dict[tuple[Any, ...], float]) -> list[Row]:
+    """The largest, from 1 % of a step on."""
+    rows = [{"name": list(key), "a_ns": a.get(key, 0.0), "b_ns": b.get(key, 0.0), "change_ns": b.get(key, 0.0) - a.get(key, 0.0)} for key in {*a, *b}]
+    return sorted((row for row in rows if abs(row["change_ns"]) >= 0.01 * step), key=lambda row: (-abs(row["change_ns"]), str(row["name"])))
+
+
+def compare_text(said: Answer) -> str:
+    step = said["phases"][0]
+    verdict = "%s of a step is %s in %s than in %s" % (duration(abs(step["change_ns"])), "more" if step["change_ns"] > 0 else "less", line(said["b"]), line(said["a"]))
+    if not step["changed"]:
+        verdict = "no difference in the pace that is surely one"
+    by = [row for row in said["phases"][1:] if row["changed"] and row["change_ns"] * step["change_ns"] > 0 and abs(row["change_ns"]) > 0.1 * abs(step["change_ns"])]
+    if step["changed"] and by:
+        verdict += ", in " + several(["%s (%+.0f %%)" % (row["name"], 100 * row["change_ns"] / row["a_ns"]) if row["a_ns"] else row["name"] for row in sorted(by, key=lambda row: -abs(row["change_ns"]))])
+    rows = [(row["name"], duration(row["a_ns"]), duration(row["b_ns"]), duration(row["change_ns"]), "%+.1f %%" % (100 * row["change_ns"] / row["a_ns"]) if row["a_ns"] else "new", "" if row["changed"] else "may be chance") for row in said["phases"]]
+    lines = [paragraph("Verdict", verdict), "", table(("a step of an ordinary rank", "A", "B", "change", "", ""), rows)]
+    for kind, title in (("waits", "waits, of a step"), ("actions", "actions, of a step"), ("ops", "operators, of a step")):
+        if said.get(kind):
+            cells = [(" ".join(str(part) for part in row["name"] if part), duration(row["a_ns"]), duration(row["b_ns"]), duration(row["change_ns"])) for row in said[kind][:5]]
+            lines += ["", table((title, "A", "B", "change"), cells)]
+    if not said["whole"]:
+        lines += ["", "actions and operators are counted from the beginning of a recording, and have no times: compare whole jobs"]
+    return "\n".join(lines)
+
+
+# --- hosts, spend, ops ---
+
+
+def hosts(fleet: Fleet) -> Answer:
+    """A host is slow in a job when its ranks' own time is far from that of the job's other hosts, by the same bounds as in a report."""
+    fleet.count_odd("windows")
+    twice = {(row["cluster"], row["job"]) for row in fleet.ask("twice")}
+    by_host: dict[str, list[Row]] = defaultdict(list)
+    for row in fleet.ask("hosts"):
+        if (row["cluster"], row["job"]) not in twice:
+            deviation = row["deviation"] if row["hosts"] > 2 else 0
+            row["slow"] = row["excess"] > findings.SHARE and row["excess"] > findings.DEVIATIONS * deviation
+            # one slow GPU does not move the median of a host's ranks
+            row["slow_rank"] = row["worst"] > findings.SHARE and row["worst"] > findings.DEVIATIONS * deviation
+            by_host[row["host"]].append(row)
+    rows = []
+    for host, jobs in by_host.items():
+        slow = [job for job in jobs if job["slow"] or job["slow_rank"]]
+        rows.append({"host": host, "jobs": len(jobs), "slow_in": len(slow), "excess": statistics.median(job["excess"] for job in jobs), "worst": max(job["worst"] for job in jobs), "hours": sum(job["hours"] for job in jobs), "slow_jobs": [job["job"] for job in slow]})
+    rows.sort(key=lambda row: (-row["slow_in"] / row["jobs"], -row["slow_in"], -row["worst"], row["host"]))
+    return {"hosts": rows, "jobs_of_one_name": sorted(job for _, job in twice), "left_out": fleet.left_out()}
+
+
+def hosts_text(said: Answer) -> str:
+    rows = said["hosts"]
+    always = [row for row in rows if row["slow_in"] == row["jobs"] and row["jobs"] > 1]
+    sometimes = [row for row in rows if row["slow_in"] and row not in always]
+    verdict = "%s of %d: %s" % (count(len(always), "host is", "hosts are"), len(rows), several([row["host"] for row in always])) if always else "no host of %d" % len(rows)
+    lines = [paragraph("Slow in each of several jobs", verdict, 30), paragraph("Slow in a job", count(len(sometimes), "other host"), 30)]
+    if always or sometimes:
+        cells = [(row["host"], "%d of %d" % (row["slow_in"], row["jobs"]), hours_said(row["hours"]), "%+.1f %%" % (100 * row["excess"]), "%+.1f %%" % (100 * row["worst"]), several(row["slow_jobs"], 3)) for row in (always + sometimes)[:20]]
+        lines += ["", table(("host", "slow in jobs", "rank-hours", "its ranks", "worst rank", "jobs"), cells)]
+    if said["jobs_of_one_name"]:
+        lines.append(paragraph("Left out", "jobs of which two have one name: " + several(said["jobs_of_one_name"]), 30))
+    return "\n".join(lines)
+
+
+def spend(fleet: Fleet, by: str) -> Answer:
+    fleet.count_odd("windows")
+    rows = fleet.ask("spend", by=Raw({"job": "p.job", "host": "p.host", "user": "u.uid"}[by]))
+    return {"by": by, "rows": rows, "left_out": fleet.left_out()}
+
+
+def spend_text(said: Answer) -> str:
+    rows = said["rows"]
+    hours = sum(row["hours"] for row in rows)
+    if not hours:
+        return "there is nothing in the store for this time"
+    unit = "GPU hours" if all(row["with_gpu"] == row["processes"] for row in rows) else "rank-hours"
+    sums = {key: sum(row[key] for row in rows) for key in SPENT}
+    shown = [key for key in SPENT if sums[key] > 0.0005 * hours]
+    cells = [(SPENT[key], hours_said(sums[key]), percent(sums[key] / hours)) for key in sorted(shown, key=lambda key: -sums[key])]
+    lines = ["%s %s in %s" % (hours_said(hours), unit, count(len(rows), said["by"])), "", table(("all", "hours", "share"), cells), ""]
+    best = sorted(shown, key=lambda key: -sums[key])[:5]
+    cells = [("unknown" if row["name"] is None else row["name"], hours_said(row["hours"]), *(percent(row[key] / row["hours"]) for key in best)) for row in rows[:15] if row["hours"]]
+    lines.append(table((said["by"], "hours", *(SPENT[key] for key in best)), cells))
+    if len(rows) > 15:
+        lines.append("%d more: --json" % (len(rows) - 15))
+    return "\n".join(lines)
+
+
+def ops(fleet: Fleet, limit: int) -> Answer:
+    fleet.count_odd("ops")
+    return {"ops": fleet.ask("ops", limit=limit), "left_out": fleet.left_out()}
+
+
+def ops_text(said: Answer) -> str:
+    rows = said["ops"]
+    if not rows:
+        return "no operators in the store: record with --ops, or watch with it"
+    cells = [(row["name"], row["kind"], row["jobs"], row["processes"], row["n"], hours_said(row["self"] / 3.6e12)) for row in rows]
+    return table(("operator", "kind", "jobs", "processes", "calls", "own hours"), cells)

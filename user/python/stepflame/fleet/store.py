@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+The store: Parquet files in STORE/v1/TABLE/date=D/cluster=C/job=J/HOST-HH.parquet, and the import of recordings into them.
+
+In: recordings, or the folders of `stepflame watch`; the program exports each as Arrow tables. Out: files, each replaced at once by renaming.
+An import may be killed at any time and run again: what a file has and a recording has are merged by rules that give the same each time. A
+minute's row in `windows` is written last: until then the next import does that minute again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from . import schema
+from ..errors import StepflameError
+
+STATE_FOLDER = "/var/lib/stepflame"
+HOUR_US = 3600 * 1000000
+MINUTE_US = 60 * 1000000
+# of a minute `windows` says who wins, so it is the last
+MINUTE_TABLES = ("steps", "waits", "samples", "windows")
+CUMULATIVE_TABLES = ("actions", "ops", "gpu", "ranks")
+ROW_GROUP = 128 * 1024
+
+
+@dataclass
+class Counts:
+    """What an import did, and what it left out."""
+
+    recordings: int = 0
+    unchanged: int = 0
+    files: int = 0  # written
+    minutes: set[tuple[str, int, int]] = field(default_factory=set)  # host, pid, minute
+    hosts: set[str] = field(default_factory=set)
+    jobs: set[str] = field(default_factory=set)
+    in_parts: int = 0
+    without_window: int = 0
+    left_out: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, order=True)
+class Part:
+    """What one file per table holds."""
+
+    job: str
+    host: str
+    hour: int  # since 1970
+
+    def file(self, root: Path, table: str, cluster: str) -> Path:
+        date, hour = divmod(self.hour, 24)
+        day = time.strftime("%Y-%m-%d", time.gmtime(date * 86400))
+        folder = root / table / ("date=" + day) / ("cluster=" + safe_name(cluster)) / ("job=" + safe_name(self.job))
+        return folder / ("%s-%02d.parquet" % (safe_name(self.host), hour))
+
+
+def safe_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)[:200] or "_"
+
+
+def root_of(store: str | Path) -> Path:
+    return Path(store) / ("v%d" % schema.VERSION)
+
+
+class Export:
+    """The Arrow tables that the program made of a recording, read a batch at a time."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.readers: dict[str, pa.ipc.RecordBatchFileReader] = {}
+        for name in schema.TABLES:
+            try:
+                reader = pa.ipc.open_file(pa.memory_map(str(folder / (name + ".arrow"))))
+            except (OSError, pa.ArrowInvalid) as error:
+                raise StepflameError("table %s of a recording: %s" % (name, error), "use the stepflame program that came with this package") from None
+            wrong = schema.differences(reader.schema, name)
+            if not wrong and name != "stacks":
+                wrong = "" if "job" in reader.schema.names else "it has no column job"
+            if wrong:
+                raise StepflameError("table %s of a recording: %s" % (name, wrong), "use the stepflame program that came with this package")
+            self.readers[name] = reader
+
+    def batches(self, name: str) -> Iterator[pa.RecordBatch]:
+        reader = self.readers[name]
+        for i in range(reader.num_record_batches):
+            yield reader.get_batch(i)
+
+    def parts(self, name: str) -> set[Part]:
+        found: set[Part] = set()
+        for batch in self.batches(name):
+            keys = pa.table({"job": text_of(batch.column("job")), "host": text_of(batch.column("host")), "hour": hours_of(batch.column(schema.TABLES[name].time))})
+            found |= {Part(*row.values()) for row in keys.group_by(["job", "host", "hour"]).aggregate([]).to_pylist()}
+        return found
+
+    def rows(self, name: str, part: Part) -> pa.Table:
+        spec = schema.TABLES[name]
+        kept = []
+        for batch in self.batches(name):
+            mask = pc.and_(pc.equal(hours_of(batch.column(spec.time)), part.hour), pc.equal(text_of(batch.column("job")), part.job))
+            mask = pc.and_(mask, pc.equal(text_of(batch.column("host")), part.host))
+            if pc.any(mask).as_py():
+                kept.append(in_schema(pa.table(batch.filter(mask)), name))
+        return pa.concat_tables(kept) if kept else spec.schema.empty_table()
+
+    def stacks(self, wanted: pa.Array) -> pa.Table:
+        kept = [pa.table(batch.filter(pc.is_in(batch.column("stack"), wanted))) for batch in self.batches("stacks")]
+        return pa.concat_tables([in_schema(table, "stacks") for table in kept] or [schema.TABLES["stacks"].schema.empty_table()])
+
+
+def text_of(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def microseconds(column: pa.Array) -> pa.Array:
+    return column.cast(schema.TIME, safe=False).cast(pa.int64())
+
+
+def hours_of(column: pa.Array) -> pa.Array:
+    return pc.divide(microseconds(column), HOUR_US)
+
+
+def in_schema(table: pa.Table, name: str) -> pa.Table:
+    spec = schema.TABLES[name].schema
+    return table.select(spec.names).cast(spec, safe=False)
+
+
+# --- merging ---
+
+
+def minute_codes(table: pa.Table) -> pa.Array:
+    """One number for a process and a minute of one hour."""
+    pids = pc.multiply(table.column("pid").cast(pa.int64()), 64)
+    return pc.add(pids, pc.subtract(pc.divide(microseconds(table.column("minute")), MINUTE_US), pc.multiply(hours_of(table.column("minute")), 60)))
+
+
+def seen_by_code(windows: pa.Table) -> dict[int, int]:
+    return dict(zip(minute_codes(windows).to_pylist(), windows.column("seen_ns").to_pylist()))
+
+
+def winners(old: pa.Table, new: pa.Table, counts: Counts) -> tuple[pa.Array, pa.Array]:
+    """Of which minutes the rows of the file stay, and of which those of the recording come."""
+    old_seen, new_seen = seen_by_code(old), seen_by_code(new)
+    stay, come = set(old_seen), set(new_seen)
+    for code in stay & come:
+        before, now = old_seen[code], new_seen[code]
+        if before != now and before > 0 and now > 0 and before + now <= MINUTE_US * 1000:
+            counts.in_parts += 1  # otherwise one of them surely contains some of the other
+        (come if before > now else stay).discard(code)
+    return pa.array(sorted(stay), pa.int64()), pa.array(sorted(come), pa.int64())
+
+
+def of_codes(table: pa.Table, codes: pa.Array) -> pa.Table:
+    return table.filter(pc.is_in(minute_codes(table), codes)) if table.num_rows else table
+
+
+def newest(table: pa.Table, name: str) -> pa.Table:
+    """Of rows with the same key that with the largest `until`; of equal ones the last."""
+    spec = schema.TABLES[name]
+    keys = ["host", "pid", *spec.once]
+    table = table.append_column("at", pa.array(range(table.num_rows), pa.int64()))
+    table = table.sort_by([*((key, "ascending") for key in keys), ("until", "ascending"), ("at", "ascending")])
+    table = table.set_column(table.schema.get_field_index("at"), "at", pa.array(range(table.num_rows), pa.int64()))
+    last = table.group_by(keys).aggregate([("at", "max")]).column("at_max")
+    return table.take(last).drop_columns(["at"])
+
+
+def ordered(table: pa.Table, name: str) -> pa.Table:
+    spec = schema.TABLES[name]
+    keys = [key for key in ("rank", "pid", *spec.order, "stack") if key in spec.schema.names]
+    return table.sort_by([(key, "ascending") for key in dict.fromkeys(keys)])
+
+
+# --- files ---
+
+
+def read_file(path: Path, table: str, counts: Counts) -> pa.Table:
+    """The rows of a file of the store. One that cannot be read is put aside, so that it is neither lost nor in the way."""
+    empty = schema.TABLES[table].schema.empty_table()
+    if not path.exists():
+        return empty
+    try:
+        found = pq.ParquetFile(path)
+        wrong = schema.differences(found.schema_arrow, table)
+        if not wrong:
+            return in_schema(found.read(), table)
+    except (OSError, pa.ArrowException) as error:
+        wrong = str(error).splitlines()[0]
+    aside = path.with_name("." + path.name + ".bad")
+    path.rename(aside)
+    counts.left_out.append("%s: %s; put aside as %s" % (path, wrong, aside.name))
+    return empty
+
+
+def write_file(path: Path, rows: pa.Table, table: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(".%s.*.tmp" % path.name):  # of an import that was killed: the lock says that none other is at it
+        left.unlink()
+    temporary = path.with_name(".%s.%d.tmp" % (path.name, os.getpid()))
+    spec = schema.TABLES[table].schema
+    texts = [column.name for column in spec if column.type == pa.utf8()] + (["frames.list.element"] if table == "stacks" else [])
+    numbers = {column.name: "DELTA_BINARY_PACKED" for column in spec if pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type)}
+    rows = rows.replace_schema_metadata({"stepflame.schema": str(schema.VERSION)})
+    pq.write_table(rows, temporary, compression="zstd", compression_level=3, use_dictionary=texts, column_encoding=numbers, row_group_size=ROW_GROUP)
+    os.replace(temporary, path)
+
+
+class Import:
+    """Brings recordings into a store."""
+
+    def __init__(self, store: str | Path, cluster: str, program: str, again: bool = False):
+        self.root = root_of(store)
+        self.cluster = cluster
+        self.program = program
+        self.again = again
+        self.counts = Counts()
+        self.own = self.root / ".import"
+        try:
+            self.own.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StepflameError("cannot write into the store %s: %s" % (store, error.strerror or error), "name a folder that you may write to with --store") from None
+
+    def run(self, sources: Iterable[str | Path]) -> Counts:
+        remove_left_exports()
+        done_file = self.own / (safe_name(os.uname().nodename) + ".json")
+        for path in recordings_in(sources, self.counts):
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(path)
+                stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
+                known = str(path.resolve()) + "\n" + self.cluster
+                if not self.again and read_done(done_file).get(known) == stamp:
+                    self.counts.unchanged += 1
+                elif self.recording(path):
+                    self.remember(done_file, known, stamp)
+        return self.counts
+
+    def remember(self, done_file: Path, known: str, stamp: list[int]) -> None:
+        """Only to save work: without this file everything is imported again, to the same result."""
+        done = {key: value for key, value in read_done(done_file).items() if os.path.exists(key.partition("\n")[0])}
+        done[known] = stamp
+        temporary = done_file.with_suffix(".%d.tmp" % os.getpid())
+        temporary.write_text(json.dumps(done))
+        os.replace(temporary, done_file)
+
+    def recording(self, path: Path) -> bool:
+        with tempfile.TemporaryDirectory(prefix=EXPORT_PREFIX + "%d-" % os.getpid()) as folder:
+            ran = subprocess.run([self.program, "export", str(path), "-f", "arrow", "-o", folder], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+            if ran.returncode != 0:
+                lines = [line for line in ran.stderr.splitlines() if "error: " in line] or ran.stderr.splitlines() or ["exit status %d" % ran.returncode]
+                self.counts.left_out.append("%s: %s" % (path, lines[0].partition("error: ")[2] or lines[0]))
+                return False
+            try:
+                self.tables(Export(Path(folder)))
+            except (StepflameError, pa.ArrowException) as error:
+                self.counts.left_out.append("%s: %s" % (path, getattr(error, "what", error)))
+                return False
+        self.counts.recordings += 1
+        return True
+
+    def tables(self, export: Export) -> None:
+        by_table = {name: export.parts(name) for name in (*CUMULATIVE_TABLES, "windows")}
+        hosts = sorted({part.host for parts in by_table.values() for part in parts})
+        with contextlib.ExitStack() as locks:
+            for host in hosts:  # sorted: two imports of the same hosts cannot wait for each other
+                locks.enter_context(locked(self.own / (safe_name(host) + ".lock")))
+            for part in sorted(by_table["windows"]):
+                self.minutes(export, part)
+            for name in CUMULATIVE_TABLES:
+                for part in sorted(by_table[name]):
+                    self.cumulative(export, name, part)
+        self.counts.hosts |= set(hosts)
+        self.counts.jobs |= {part.job for parts in by_table.values() for part in parts}
+
+    def minutes(self, export: Export, part: Part) -> None:
+        old = {"windows": read_file(part.file(self.root, "windows", self.cluster), "windows", self.counts)}
+        new = {"windows": export.rows("windows", part)}
+        stay, come = winners(old["windows"], new["windows"], self.counts)
+        self.counts.minutes |= {(part.host, code, part.hour) for code in seen_by_code(new["windows"])}
+        if not len(come):
+            return
+        stacks = None
+        for name in MINUTE_TABLES:
+            path = part.file(self.root, name, self.cluster)
+            before = old.get(name) or read_file(path, name, self.counts)
+            recorded = new.get(name) or export.rows(name, part)
+            coming = of_codes(recorded, come)
+            self.counts.without_window += recorded.num_rows - coming.num_rows - of_codes(recorded, stay).num_rows
+            merged = ordered(pa.concat_tables([of_codes(before, stay), coming]), name)
+            if name == "samples":
+                stacks = pc.unique(merged.column("stack"))
+                self.stacks(export, part, stacks)
+            self.write(path, before, merged, name)
+
+    def stacks(self, export: Export, part: Part, wanted: pa.Array) -> None:
+        path = part.file(self.root, "stacks", self.cluster)
+        before = read_file(path, "stacks", self.counts)
+        new = export.stacks(wanted)
+        new = new.filter(pc.invert(pc.is_in(new.column("stack"), before.column("stack").combine_chunks())))
+        merged = pa.concat_tables([before.filter(pc.is_in(before.column("stack"), wanted)), new])
+        self.write(path, before, ordered(merged, "stacks"), "stacks")
+
+    def cumulative(self, export: Export, name: str, part: Part) -> None:
+        path = part.file(self.root, name, self.cluster)
+        before = read_file(path, name, self.counts)
+        merged = ordered(newest(pa.concat_tables([before, export.rows(name, part)]), name), name)
+        self.write(path, before, merged, name)
+
+    def write(self, path: Path, before: pa.Table, merged: pa.Table, name: str) -> None:
+        if merged.num_rows and not (before.num_rows == merged.num_rows and before.equals(merged)):
+            write_file(path, merged, name)
+            self.counts.files += 1
+
+
+EXPORT_PREFIX = "stepflame-fleet-"
+
+
+def remove_left_exports() -> None:
+    """The temporary folders of imports that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(EXPORT_PREFIX + "*-*"):
+        pid = folder.name[len(EXPORT_PREFIX) :].partition("-")[0]
+        with contextlib.suppress(OSError):
+            if pid.isdigit() and not os.path.exists("/proc/" + pid) and folder.stat().st_uid == os.getuid():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_done(path: Path) -> dict[str, list[int]]:
+    try:
+        found = json.loads(path.read_text())
+        return found if isinstance(found, dict) else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def recordings_in(sources: Iterable[str | Path], counts: Counts) -> list[Path]:
+    """Recordings themselves, those in a folder, and those of a folder of `stepflame watch`; the oldest first."""
+    found = []
+    for source in map(Path, sources):
+        if source.is_dir():
+            inside = [*source.glob("*.rec"), *(source / "events").glob("*.rec")]
+            if not inside:
+                counts.left_out.append("%s: there is no recording in this folder" % source)
+            found += inside
+        elif source.exists():
+            found.append(source)
+        else:
+            counts.left_out.append("%s: no such file" % source)
+
+    def age(path: Path) -> float:
+        try:
+            return path.stat().st_mtime
+        except OSError:
+            return 0
+
+    return sorted(found, key=age)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def versions_beside(store: str | Path) -> list[str]:
+    """Tables of other versions of the schema in the store: never read, but said."""
+    said = []
+    try:
+        folders = sorted(path for path in Path(store).iterdir() if re.fullmatch(r"v\d+", path.name) and path.name != "v%d" % schema.VERSION)
+    except OSError:
+        return []
+    for folder in folders:
+        files = sum(1 for _ in folder.rglob("*.parquet"))
+        said.append("%s: %d file%s of another version of the tables; this program reads v%d" % (folder, files, "s" * (files != 1), schema.VERSION))
+    return said
