@@ -90,7 +90,7 @@ def test_ranks_wait_for_the_last(plain):
 
 
 def test_same_seed_same_files(tmp_path, made):
-    options = ("--ranks", "24", "--hours", "0.1", "--steps", "0-3", "--plant", "slow-host:host=1,begin=2")
+    options = ("--ranks", "16", "--hours", "0.05", "--steps", "0-3", "--plant", "slow-host:host=1,begin=1")
     one, other, third = (generated.generate(tmp_path / name, *options, *more) for name, more in (("a", ()), ("b", ("--workers", "2")), ("c", ("--seed", "2"))))
     assert generated.content(one) == generated.content(other) != generated.content(third)
 

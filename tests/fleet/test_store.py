@@ -123,6 +123,11 @@ def test_sums_are_those_of_the_recording(bench, made):
                 assert pa.compute.sum(found.column(column)) == pa.compute.sum(tables[name].column(column)), (name, column)
 
 
+def test_without_steps(bench):
+    store.Import(bench.store, "c", bench.program, steps=False).run([bench.recording(minutes({0: 60}))])
+    assert sorted(path.name for path in (bench.store / "v1").iterdir() if path.name[0] != ".") == ["actions", "ranks", "samples", "stacks", "waits", "windows"]
+
+
 def test_a_bad_recording_is_named_and_the_others_come(bench):
     bad, good = bench.folder / "bad.rec", bench.recording(minutes({0: 60}))
     bad.write_text("nonsense")

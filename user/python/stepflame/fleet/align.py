@@ -155,7 +155,7 @@ class Sequence:
         logs = np.log(track.length_ns)
         logs = self._cut(logs - np.median(logs))
         self.signal[at] = logs
-        self.signal[at] = self._cut(logs - (_around(self.signal) / _around(self.there))[at])
+        self.signal[at] = self._cut(logs - (_around(self.signal) / np.maximum(_around(self.there), 1))[at])
         self.spectra: dict[int, tuple[np.ndarray, ...]] = {}
 
     @staticmethod

@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("import", parents=[store], help="recordings, or a folder of stepflame watch, into the store")
     command.add_argument("sources", nargs="*", default=[STATE_FOLDER], metavar="RECORDING|FOLDER", help="default " + STATE_FOLDER)
     command.add_argument("--cluster", default=os.environ.get("STEPFLAME_CLUSTER", "default"), help="whose hosts these are (default $STEPFLAME_CLUSTER, else default)")
+    command.add_argument("--no-steps", dest="steps", action="store_false", help="without a row for each step: nine tenths of the size; what ranks do by minutes is all there")
     command.add_argument("--again", action="store_true", help="also recordings that were imported and have not changed")
     command.add_argument("--json", action="store_true")
     commands.add_parser("report", parents=[ask], help="how a job runs, and what holds it up").add_argument("job")
@@ -124,7 +125,7 @@ def sql(fleet: Fleet, asked: argparse.Namespace) -> None:
 
 
 def bring(asked: argparse.Namespace) -> int:
-    counts = Import(asked.store, asked.cluster, program.path(), asked.again).run(asked.sources)
+    counts = Import(asked.store, asked.cluster, program.path(), asked.again, asked.steps).run(asked.sources)
     said = {
         "recordings": counts.recordings, "unchanged": counts.unchanged, "files": counts.files, "hosts": sorted(counts.hosts), "jobs": sorted(counts.jobs),
         "minutes": len(counts.minutes), "in_parts": counts.in_parts, "without_window": counts.without_window, "left_out": counts.left_out,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import glob
 import os
 import re
 import sys
@@ -31,6 +30,7 @@ from .store import safe_name, versions_beside
 Row = dict[str, Any]
 QUESTIONS = Path(__file__).with_name("questions")
 PARTITION = ("date", "cluster", "job")
+NO_FILES = ("No files found", "PATH_NOT_FOUND")  # how DuckDB and Spark say it
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class DuckDB:
         except ImportError:
             raise StepflameError("%s has no duckdb, which answers the questions" % sys.executable, "pip install 'stepflame[fleet]', or --engine spark") from None
         self.asks: Fleet | None = None
-        self.errors = (duckdb.Error,)
+        self.errors: tuple[type[Exception], ...] = (duckdb.Error,)
         self.of_the_query = (duckdb.ParserException, duckdb.CatalogException)
         self.spill = tempfile.TemporaryDirectory(prefix="stepflame-spill-")
         self.connection = duckdb.connect()
@@ -187,7 +187,7 @@ class Spark:
         except Exception as error:  # py4j, and RuntimeError where there is no Java
             raise StepflameError("Spark does not start: " + first_line(error), "is there Java 17? --master local[2] uses this machine alone") from None
         self.asks: Fleet | None = None
-        self.errors = (Exception,)
+        self.errors: tuple[type[Exception], ...] = (Exception,)
         self.of_the_query = AnalysisException
 
     def source(self, table: str, root: str, paths: list[str]) -> str:
@@ -207,7 +207,7 @@ class Spark:
         return [{name: plain(value) for name, value in row.asDict().items()} for row in self.session.sql(sql).collect()]
 
     def may_be_files(self, error: Exception) -> bool:
-        return "PATH_NOT_FOUND" in str(error) or not isinstance(error, self.of_the_query)
+        return not isinstance(error, self.of_the_query)
 
     def close(self) -> None:
         self.session.stop()
@@ -243,18 +243,25 @@ class Fleet:
     # --- views ---
 
     def define(self, table: str) -> None:
-        paths = self.good.get(table)
-        if paths is None:
-            paths = ["%s/%s" % (self.root, self.scope.pattern(table))]
-            if not self.remote and next(glob.iglob(paths[0]), None) is None:
-                paths = []
+        """No files are no rows."""
+        paths = self.good.get(table, ["%s/%s" % (self.root, self.scope.pattern(table))])
+        try:
+            self.define_over(table, self.engine.source(table, self.root, paths) if paths else self.no_rows(table))
+        except self.engine.errors as error:
+            if not any(text in str(error) for text in NO_FILES):
+                raise
+            self.define_over(table, self.no_rows(table))
+        self.defined.add(table)
+        if table in self.kept:
+            self.engine.keep(table)
+
+    def no_rows(self, table: str) -> str:
+        names = self.engine.type_names
+        nulls = ["CAST(NULL AS %s) AS %s" % (names[type_name(f.type)], f.name) for f in schema.TABLES[table].schema]
+        return "SELECT %s WHERE false" % ", ".join(nulls + ["CAST(NULL AS %s) AS %s" % (names["string"], key) for key in PARTITION])
+
+    def define_over(self, table: str, source: str) -> None:
         engine, spec = self.engine, schema.TABLES[table]
-        if paths:
-            source = engine.source(table, self.root, paths)
-        else:
-            nulls = ["CAST(NULL AS %s) AS %s" % (engine.type_names[type_name(f.type)], f.name) for f in spec.schema]
-            nulls += ["CAST(NULL AS %s) AS %s" % (engine.type_names["string"], key) for key in PARTITION]
-            source = "SELECT %s WHERE false" % ", ".join(nulls)
         more = ["CAST(date AS DATE) AS day"]
         if spec.time:
             at = engine.to_us % spec.time
@@ -266,18 +273,19 @@ class Fleet:
         engine.define(table, "SELECT * FROM (%s) r WHERE %s" % (rows, true))
         if spec.time:
             engine.define("odd_" + table, "SELECT * FROM (%s) r WHERE NOT %s" % (rows, true))
-        self.defined.add(table)
 
     # --- questions ---
 
     def ask(self, question: str, **parameters: Any) -> list[Row]:
         """The answer to questions/QUESTION.sql."""
         text = (QUESTIONS / (question + ".sql")).read_text()
-        return self.run(Template(text).substitute({name: literal(value) for name, value in parameters.items()}))
+        sql = Template(text).substitute({name: literal(value) for name, value in parameters.items()})
+        return self.run(sql, set(re.findall(r"(?:FROM|JOIN) (\w+)", text)))
 
-    def run(self, sql: str) -> list[Row]:
-        """As if all files were good; when that fails, again without those that are not: by their footers, else by all that is in them."""
-        words = set(re.findall(r"\w+", sql))
+    def run(self, sql: str, names: set[str] | None = None) -> list[Row]:
+        """As if all files were good; when that fails, again without those that are not: by their footers, else by all that is in them.
+        names: among which are the tables that it asks."""
+        words = names or set(re.findall(r"\w+", sql))
         tables = [table for table in schema.TABLES if table in words or "odd_" + table in words or table == "ranks" and self.scope.uid is not None]
         if self.engine.asks is not self:  # the views are of another one
             self.engine.asks = self
@@ -286,8 +294,6 @@ class Fleet:
             try:
                 for table in sorted(set(tables) - self.defined):  # "ranks" is before those that ask it for the uid
                     self.define(table)
-                    if table in self.kept:
-                        self.engine.keep(table)
                 return self.engine.run(sql)
             except self.engine.errors as error:
                 looks = (False, True) if self.engine.may_be_files(error) else ()
@@ -312,7 +318,7 @@ class Fleet:
         self.good[table] = good
         self.defined.discard(table)
         self.bad += bad
-        return bool(bad) or self.remote and not good
+        return bool(bad)
 
     def in_scope(self, path: str) -> bool:
         parts = path.split("/")[-4:]

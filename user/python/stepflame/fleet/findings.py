@@ -84,7 +84,7 @@ class Times:
         lasts = job.last - last <= GAP_MINUTES
         if len(self.stretches) == 1:
             if lasts:
-                return "all the time" if first - job.first <= GAP_MINUTES else "since %s" % moment(first)
+                return "all the time" if first - job.first <= 1 else "since %s" % moment(first)
             return "from %s to %s" % (moment(first), clock(last + 1))
         begins = [a for a, _ in self.stretches]
         apart = [b - a for a, b in zip(begins, begins[1:])]
@@ -150,7 +150,7 @@ def of_group(job: Job, host: str, ranks: list[int], parts: list[tuple[Times, lis
             counts[m] += 1
     times = Times.of(m for m, n in counts.items() if 2 * n >= len(ranks))
     rows = [row for _, its in parts for row in its]
-    excess, step = statistics.median(row["excess"] for row in rows), statistics.median(row["step"] for row in rows)
+    excess, step, waits, others_wait = mean_of_step(rows, "excess", "step", "waits", "others_wait")
     it, others = alone(job, [host], ranks, times.minutes)
     clock_said = low_clock(it, others)
     if clock_said and kind == "slow-rank":
@@ -159,12 +159,16 @@ def of_group(job: Job, host: str, ranks: list[int], parts: list[tuple[Times, lis
     what = {"late-data": "gets its data late", "throttled-gpu": "has a GPU that is throttled"}.get(kind, "is slow")
     said = "%s %s %s: a step of its own takes %s longer than the others', who wait for it: %s of a step" % (who, what, times.said(job), duration(excess), percent(excess / step))
     finding = Finding(kind, [host], ranks, said, times.stretches[0][0], ends(job, times), excess, step, times.stretches)
-    waits, others_wait = statistics.median(row["waits"] for row in rows), statistics.median(row["others_wait"] for row in rows)
     finding.because.append("waits %s a step in collectives, the others %s" % (duration(waits), duration(others_wait)))
     finding.because += [note] if note else []
     finding.because += [clock_said] if clock_said else []
     finding.because += [text for text in (phases_said(it, others), *meanwhile(job, [host], ranks, times.minutes)) if text]
     return finding
+
+
+def mean_of_step(rows: list[Row], *keys: str) -> list[float]:
+    steps = sum(row["steps"] for row in rows)
+    return [sum(row[key] * row["steps"] for row in rows) / steps for key in keys]
 
 
 def rank_name(who: int) -> str:
@@ -264,7 +268,7 @@ def slow_links(job: Job) -> list[Finding]:
             left -= set(same)
             times = Times.of(m for host in same for m in times_of[host].minutes)
             rows = [row for host in same for row in by_host[host]]
-            excess, step, wait, usual = (statistics.median(row[key] for row in rows) for key in ("excess", "step", "wait", "others_wait"))
+            excess, step, wait, usual = mean_of_step(rows, "excess", "step", "wait", "others_wait")
             said = "%s %s %s longer in a collective than any rank of theirs explains, %s: %s of a step" % (
                 "host " + line(same[0]) if len(same) == 1 else "hosts " + several(same), "is" if len(same) == 1 else "are", duration(excess), times.said(job), percent(excess / step))  # fmt: skip
             ranks = sorted(rank for host in same for rank in job.ranks_of.get(host, ()))

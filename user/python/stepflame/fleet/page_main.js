@@ -261,7 +261,7 @@ class App {
     byId('whole').onclick = () => this.whole();
     byId('theme').onclick = () => this.turn();
     byId('help-open').onclick = () => byId('help').showModal();
-    byId('search').onkeydown = (event) => event.key === 'Enter' && this.search(event.target.value.trim());
+    byId('search').addEventListener('keydown', (event) => event.key === 'Enter' && this.search(event.target.value.trim()));
     document.addEventListener('keydown', (event) => this.shortcut(event));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.draw());
   }

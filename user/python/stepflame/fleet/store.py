@@ -221,11 +221,12 @@ def write_file(path: Path, rows: pa.Table, table: str) -> None:
 class Import:
     """Brings recordings into a store."""
 
-    def __init__(self, store: str | Path, cluster: str, program: str, again: bool = False):
+    def __init__(self, store: str | Path, cluster: str, program: str, again: bool = False, steps: bool = True):
         self.root = root_of(store)
         self.cluster = cluster
         self.program = program
         self.again = again
+        self.minute_tables = MINUTE_TABLES if steps else MINUTE_TABLES[1:]
         self.counts = Counts()
         self.own = self.root / ".import"
         try:
@@ -292,7 +293,7 @@ class Import:
         if not len(come):
             return
         stacks = None
-        for name in MINUTE_TABLES:
+        for name in self.minute_tables:
             path = part.file(self.root, name, self.cluster)
             before = old.get(name) or read_file(path, name, self.counts)
             recorded = new.get(name) or export.rows(name, part)
