@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 import fleet_recorded
-import fleet_tables
+import fleet_schema
 import generated
 import helpers
 import numpy as np
@@ -54,7 +54,7 @@ def exported(tmp_path_factory):
 @pytest.mark.parametrize("table", schema.TABLES)
 def test_columns_are_the_programs(exported, table):
     theirs = pa.ipc.open_file(exported / f"{table}.arrow").schema
-    ours = fleet_tables.schema(table)
+    ours = fleet_schema.schema(table)
 
     def plain_type(kind):
         return plain_type(kind.value_type) if pa.types.is_dictionary(kind) else pa.list_(plain_type(kind.value_type)) if pa.types.is_list(kind) else kind

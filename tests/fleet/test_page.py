@@ -133,7 +133,7 @@ def test_long_times_become_wider(made, tmp_path):
 
 @pytest.mark.long
 def test_ten_thousand_ranks_are_small(made, tmp_path):
-    store = made.store("large", "--ranks", "10000", "--steps", "none", "--plant", "slow-host:host=700,begin=20")
+    store = made.store("large", "--ranks", "10000", "--workers", "2", "--steps", "none", "--plant", "slow-host:host=700,begin=20")
     page.write(generated.duckdb(store, job="train"), "train", tmp_path / "x.html")
     assert (tmp_path / "x.html").stat().st_size < 3e6
     assert unpacked(tmp_path / "x.html")[0]["findings"][0]["rows"] == list(range(5600, 5608))
@@ -237,7 +237,7 @@ def test_hover_click_and_findings(opened, written):
     number = said.index("slow-host") + 1
     shown.click(f"#findings li:nth-child({number}) button")
     assert shown.run("return [app.state.marked, app.heat.cursor.line]") == [number - 1, 8]
-    assert shown.run("return document.querySelector(`#findings li:nth-child(${arguments[0]}) ul`).hidden", number) is False
+    assert shown.until(f"return !document.querySelector('#findings li:nth-child({number}) ul').hidden")
 
 
 def test_keys_alone(opened, written):
