@@ -195,7 +195,7 @@ def compare_text(said: Answer) -> str:
         verdict += ", in " + several(["%s (%+.0f %%)" % (row["name"], 100 * row["change_ns"] / row["a_ns"]) if row["a_ns"] else row["name"] for row in sorted(by, key=lambda row: -abs(row["change_ns"]))])
     rows = [(row["name"], duration(row["a_ns"]), duration(row["b_ns"]), duration(row["change_ns"]), "%+.1f %%" % (100 * row["change_ns"] / row["a_ns"]) if row["a_ns"] else "new", "" if row["changed"] else "may be chance") for row in said["phases"]]
     lines = [paragraph("Verdict", verdict), "", table(("a step of an ordinary rank", "A", "B", "change", "", ""), rows)]
-    for kind, title in (("waits", "waits, of a step"), ("actions", "actions, of a step"), ("ops", "operators, of a step")):
+    for kind, title in (("waits", "waits, of a step, mean of all ranks"), ("actions", "actions, of a step, mean of all ranks"), ("ops", "operators, of a step, mean of all ranks")):
         if said.get(kind):
             cells = [(" ".join(str(part) for part in row["name"] if part), duration(row["a_ns"]), duration(row["b_ns"]), duration(row["change_ns"])) for row in said[kind][:5]]
             lines += ["", table((title, "A", "B", "change"), cells)]
