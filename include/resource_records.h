@@ -128,6 +128,7 @@ struct rec_job {
 	__s32 local_rank, world_size, restarts; /* -1: not known */
 	char name[64];                          /* by which --job takes it; "": it has none */
 	char id[64];                            /* of its launcher: run, job, namespace or container */
+	char meets[80];                         /* "ADDRESS PORT" where its ranks meet; "": not said */
 	char cgroup[192];
 };
 

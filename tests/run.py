@@ -165,6 +165,8 @@ PARTS = {
     "C-all": C(),
     "replay": Pytest("tests/replay", "-m", "not long"),
     "replay-all": Pytest("tests/replay"),
+    "python": Pytest("tests/python", "tests/fleet", "-m", "not long", "--ignore-glob", "*_live.py", STEPFLAME_GATE="1"),
+    "python-all": Pytest("tests/python", "tests/fleet"),
     "live": Pytest("tests/e2e", "-m", "gate and not long", STEPFLAME_GATE="1"),
     "e2e": Pytest("tests/e2e", "-m", "not alone"),
     "alone": Pytest("tests/e2e", "-m", "alone", alone=True),
@@ -174,10 +176,10 @@ PARTS = {
     "fuzz": Script("make", "--no-print-directory", "fuzz", "FUZZ_SECONDS=20"),
 }
 RUNS = {
-    "gate": ["set-up", "build", "C", "replay", "live"],
-    "all": ["set-up", "build", "packages", "C-all", "replay-all", "fuzz", "lint", "e2e", "alone", "matrix", "vm"],
+    "gate": ["set-up", "build", "C", "replay", "python", "live"],
+    "all": ["set-up", "build", "packages", "C-all", "replay-all", "fuzz", "lint", "e2e", "python-all", "alone", "matrix", "vm"],
 }
-BESIDE = {"live": ["C", "replay"], "e2e": ["C-all", "replay-all", "fuzz", "lint"]}  # parts that run beside that one, if the same run has both
+BESIDE = {"live": ["C", "replay", "python"], "e2e": ["C-all", "replay-all", "fuzz", "lint"]}  # parts that run beside that one, if the same run has both
 
 
 def keep_log(name, time_of_it, reason):

@@ -24,6 +24,7 @@ import pytest
 from namespace import Host
 
 BUILD = helpers.ROOT / "build"
+PACKAGE = helpers.ROOT / "user/python/stepflame"
 LIBRARIES = Path("lib/x86_64-linux-gnu")
 LOADER = Path("lib64/ld-linux-x86-64.so.2")
 GLIBC = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1")
@@ -154,8 +155,18 @@ def test_wheel(root, tmp_path):
     (module,) = (root.folder / "opt").rglob("stepflame/__init__.py")
     root.mount(sys.base_prefix)
     root.add(*re.findall(r"=> (/\S+)", output_of("ldd", python)))
-    env = {**os.environ, "PYTHONPATH": "/" + str(module.parent.parent.relative_to(root.folder)), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**{name: value for name, value in os.environ.items() if name != "STEPFLAME"}, "PYTHONPATH": "/" + str(module.parent.parent.relative_to(root.folder)), "PYTHONDONTWRITEBYTECODE": "1"}
     check_runs(root, python, "/" + str(launcher.relative_to(root.folder)), env=env)
+    # the package finds that program, reads a recording with it, and names what else it can use
+    script = "import stepflame, stepflame.program as p, sys; print(p.path()); print(stepflame.load(sys.argv[1]).report('simple', json=True), end='')"
+    shutil.copy(helpers.ROOT / "tests/data/recordings/plain.rec", root.folder / "tmp")
+    path, _, said = root.output_of(python, "-c", script, "/tmp/plain.rec", env=env).partition("\n")
+    assert path == "/%s/native/stepflame" % module.parent.relative_to(root.folder)
+    assert said == output_of(helpers.STEPFLAME, "report", root.folder / "tmp/plain.rec", "--simple", "--json")
+    packed = {str(file.relative_to(module.parent)) for file in module.parent.rglob("*") if file.is_file() and "native" not in file.parts}
+    assert packed == {str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
+    (metadata,) = (root.folder / "opt").rglob("METADATA")
+    assert re.findall("^Provides-Extra: (.*)$", metadata.read_text(), re.M) == ["tables", "fleet", "spark"]
     # the tag says which glibc it wants: the newest version of all symbols, as the dynamic loader is told
     said = tuple(map(int, re.search(r"manylinux_(\d+)_(\d+)_", wheel.name).groups()))
     files = [file for file in module.parent.rglob("*") if ".so" in file.name or file.name == "stepflame"]

@@ -184,6 +184,17 @@ def check_traces(job, folder, file):
     assert all("_%d." % pid in traces[rank] for rank, pid in job.pids.items()), traces
 
 
+def check_tables(job, file, folder):
+    """Its ranks are of one job there, also those of a job without a name."""
+    ipc = pytest.importorskip("pyarrow.ipc", reason="tools/setup.sh python --readers installs pyarrow")
+    result = helpers.stepflame("export", file, "-f", "arrow", "-o", folder)
+    assert result.returncode == helpers.OK and not result.stderr, result
+    rows = ipc.open_file(folder / "ranks.arrow").read_all().to_pylist()
+    assert {row["rank"]: row["pid"] for row in rows} == job.pids
+    assert len({row["job"] for row in rows}) == 1 and {row["uid"] for row in rows} == {os.getuid()}, rows
+    assert {row["launcher"] for row in rows} == {"torchrun" if job.front in ("torchrun", "accelerate") else "none"}, rows
+
+
 @helpers.needs_bpf
 @pytest.mark.parametrize("way", ["ddp", "spawn", "torchrun-title-after"])
 def test_who(bench, started, way):
@@ -192,6 +203,7 @@ def test_who(bench, started, way):
     record = bench.record("-p", "%d,%d" % (job.pids[0], job.pids[1]), "-d", "1s")
     assert record.wait() == helpers.OK, record.what()
     check_targets(job, workers, record.file)
+    check_tables(job, record.file, bench.directory / "tables")
     check_dump(job)
     job.end()
 
@@ -214,6 +226,7 @@ def test_start(bench, started, way):
     for file in (both.file, merged):
         check_targets(job, workers, file)
         check_straggler(job, file)
+        check_tables(job, file, bench.directory / ("tables-" + file.stem))
     check_dump(job)
     job.end()
     check_traces(job, bench.directory / "traces", merged)

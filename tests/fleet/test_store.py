@@ -23,7 +23,7 @@ HOUR = 1793527200000000  # 2026-11-01 10:00 UTC, us
 MINUTE = 60000000
 
 
-def minutes(seen_s: dict[int, float], pid: int = 7, mark: int = 1, host: str = "h1", job: str = "j") -> dict[str, pa.Table]:
+def minutes(seen_s: dict[int, float], pid: int = 7, mark: int = 1, host: str = "h1", job: str = "j", since: int = HOUR) -> dict[str, pa.Table]:
     """A recording that saw so much of each minute; `mark` is in all of its rows."""
     rows: dict[str, list[dict[str, object]]] = {name: [] for name in schema.TABLES}
     key = {"job": job, "host": host, "pid": pid, "rank": 0}
@@ -35,7 +35,7 @@ def minutes(seen_s: dict[int, float], pid: int = 7, mark: int = 1, host: str = "
         rows["samples"].append({**at, "phase": "data", "main": True, "stack": mark, "n": 1, "weight_ns": mark})
     rows["stacks"].append({"stack": mark, "frames": ["a.py:1 main", "a.py:%d f" % mark]})
     last = HOUR + (max(seen_s) + 1) * MINUTE - 1
-    rows["ranks"].append({**key, "since": HOUR, "until": last, "stepflame": "0", "kernel": "6"})
+    rows["ranks"].append({**key, "since": since, "until": last, "stepflame": "0", "kernel": "6"})
     rows["actions"].append({**key, "since": HOUR, "until": last, "kind": "label", "name": "a", "n": mark, "total_ns": mark})
     return {name: generated.as_exported(its, name) for name, its in rows.items()}
 
@@ -94,12 +94,18 @@ def test_again_changes_nothing(bench):
 
 @pytest.mark.parametrize("order", ([1, 2], [2, 1], [1, 2, 1], [2, 1, 2]))
 def test_who_saw_more_of_a_minute_wins_with_all_its_rows(bench, order):
-    paths = {1: bench.recording(minutes({0: 60, 1: 60, 2: 10}, mark=1)), 2: bench.recording(minutes({1: 20, 2: 45, 3: 60}, mark=2))}
+    paths = {1: bench.recording(minutes({0: 60, 1: 60, 2: 10}, mark=1)), 2: bench.recording(minutes({1: 20, 2: 45, 3: 60}, mark=2, since=HOUR + 5))}
     counts = [bench.bring(paths[which]) for which in order]
     for table in ("windows", "steps", "waits", "samples"):
         assert marks(bench, table) == {0: {1}, 1: {1}, 2: {2}, 3: {2}}, table
     assert counts[1].in_parts == 1  # 10 and 45 s of minute 2 may be different ones; of minute 1 all is there
     assert [row["stack"] for row in bench.rows("stacks")] == [1, 2]
+
+
+def test_a_recording_that_grows(bench):
+    """As the ring of watch does, from one import to the next: nothing of it is in two parts."""
+    counts = [bench.bring(bench.recording(minutes(seen, mark=mark))) for mark, seen in enumerate(({0: 60, 1: 10}, {0: 60, 1: 45}, {1: 60, 2: 30}), 1)]
+    assert [c.in_parts for c in counts] == [0, 0, 0] and marks(bench, "steps") == {0: {2}, 1: {3}, 2: {3}}
 
 
 def test_what_adds_up_is_replaced_by_the_later(bench):

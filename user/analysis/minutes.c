@@ -182,6 +182,23 @@ static const struct step_track *track_of(const struct steps *steps, uint32_t pid
 	return NULL;
 }
 
+/* A process that has started some that make steps, and makes none itself, as torchrun. */
+static bool is_launcher(const struct job *job, const struct steps *steps, const struct rec_target *target)
+{
+	size_t cnt;
+	const struct step_track *tracks = steps__tracks(steps, &cnt);
+	bool starts = false;
+
+	for (size_t i = 0; i < cnt; i++) {
+		const struct rec_target *other = job__target(job, tracks[i].pid);
+
+		if (tracks[i].pid == target->pid)
+			return false;
+		starts |= other && other->parent_pid == target->pid;
+	}
+	return starts;
+}
+
 static int build(struct job *job, const struct steps *steps, struct minutes_of *of, struct minute_wait **waits)
 {
 	size_t slot_cnt;
@@ -231,7 +248,7 @@ struct minutes *minutes__new(struct job *job, const struct steps *steps, int *er
 	if (!minutes->all || !minutes->waits)
 		*err = -ENOMEM;
 	for (size_t i = 0; !*err && i < target_cnt; i++) {
-		if (targets[i].role != ROLE_MAIN)
+		if (targets[i].role != ROLE_MAIN || is_launcher(job, steps, &targets[i]))
 			continue;
 		minutes->all[minutes->cnt].target = &targets[i];
 		*err = build(job, steps, &minutes->all[minutes->cnt], &minutes->waits[minutes->cnt]);

@@ -40,7 +40,7 @@ struct minutes_of {
 
 struct minutes;
 
-/* NULL with *err: -ENOMEM, or -EINVAL where its times are impossible. */
+/* Of main processes but launchers. NULL with *err: -ENOMEM, or -EINVAL where its times are impossible. */
 struct minutes *minutes__new(struct job *job, const struct steps *steps, int *err);
 void minutes__free(struct minutes *minutes); /* accepts NULL */
 const struct minutes_of *minutes__all(const struct minutes *minutes, size_t *cnt);

@@ -106,16 +106,54 @@ static void put_host(const struct tables *tables, const struct rec_target *targe
 	snprintf(host, 72, "%.64s", other ?: first->hostname);
 }
 
+/* Where its ranks meet, which jobs without a name have in common: "HOST-29500". */
+static void put_meeting(const struct rec_job *known, const char *host, char *job, size_t size)
+{
+	char address[80];
+	char *port;
+
+	snprintf(address, sizeof(address), "%.*s", (int)sizeof(known->meets), known->meets);
+	port = strchr(address, ' ');
+	if (!port || known->world_size == 1)
+		return;
+	*port++ = 0;
+	if (!strncmp(address, "127.", 4) || !strcmp(address, "localhost") || !strcmp(address, "::1"))
+		snprintf(job, size, "%s-%s", host, port);
+	else
+		snprintf(job, size, "%s-%s", address, port);
+}
+
+/*
+ * The process that has started a rank and others of the same job: of those without a name, each has another rank. The rank's own: it has started
+ * one alone, or ranks of several jobs.
+ */
+static uint32_t starter_of(const struct job *job, const struct rec_target *target)
+{
+	size_t cnt, siblings = 0;
+	const struct rec_target *all = job__targets(job, &cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		bool sibling = all[i].role == ROLE_MAIN && all[i].parent_pid == target->parent_pid && all[i].rank >= 0;
+
+		if (sibling && all[i].pid != target->pid && all[i].rank == target->rank)
+			return target->pid;
+		siblings += sibling;
+	}
+	return target->rank >= 0 && siblings > 1 ? target->parent_pid : target->pid;
+}
+
 void tables__put_key(const struct tables *tables, const struct rec_target *target, struct arrow *arrow)
 {
 	const struct rec_job *known = resources__job(job__resources(tables->job), target->pid);
-	char host[72], job[96] = "";
+	char host[72], job[160] = "";
 
 	put_host(tables, target, host);
 	if (known)
 		snprintf(job, sizeof(job), "%.64s", known->name);
+	if (known && !job[0])
+		put_meeting(known, host, job, sizeof(job));
 	if (!job[0])
-		snprintf(job, sizeof(job), "%s-pid-%u", host, REC_PID(target->pid));
+		snprintf(job, sizeof(job), "%s-pid-%u", host, REC_PID(starter_of(tables->job, target)));
 	arrow__text(arrow, job);
 	arrow__text(arrow, host);
 	arrow__int(arrow, REC_PID(target->pid));

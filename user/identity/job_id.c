@@ -46,11 +46,11 @@ void job_id__read(const struct process *process, struct job_id *out)
 
 enum launcher job_id__launcher(const struct job_id *id)
 {
-	return id->run[0]         ? LAUNCHER_TORCHRUN
-	       : id->slurm[0]     ? LAUNCHER_SLURM
-	       : id->container[0] ? LAUNCHER_CONTAINER
-	       : id->mpi[0]       ? LAUNCHER_MPI
-				  : LAUNCHER_NONE;
+	return id->run[0] || id->restarts[0] ? LAUNCHER_TORCHRUN
+	       : id->slurm[0]                ? LAUNCHER_SLURM
+	       : id->container[0]            ? LAUNCHER_CONTAINER
+	       : id->mpi[0]                  ? LAUNCHER_MPI
+					     : LAUNCHER_NONE;
 }
 
 const char *job_id__name(const struct job_id *id, char *name, size_t size)
@@ -77,6 +77,8 @@ void job_id__to_record(const struct job_id *id, struct rec_job *out)
 	out->restarts = rank__parse(id->restarts);
 	job_id__name(id, out->name, sizeof(out->name));
 	snprintf(out->id, sizeof(out->id), "%.*s", (int)sizeof(out->id) - 1, ids[out->launcher]);
+	if (id->address[0] && id->port[0])
+		snprintf(out->meets, sizeof(out->meets), "%.62s %s", id->address, id->port);
 	snprintf(out->cgroup, sizeof(out->cgroup), "%.*s", (int)sizeof(out->cgroup) - 1, id->cgroup);
 }
 

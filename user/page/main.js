@@ -77,7 +77,8 @@ class App {
     const said = new URLSearchParams();
     for (const [key, value] of Object.entries(this.state)) if (value !== this.defaults[key]) said.set(key, value);
     this.address = String(said) && '#' + said;
-    if (location.hash !== this.address) location.replace(this.address || '#');
+    // The address of a page in srcdoc, as in a notebook, leads to the page around it.
+    if (location.protocol !== 'about:' && location.hash !== this.address) location.replace(this.address || '#');
     this.update();
   }
 

@@ -111,7 +111,7 @@
 	X(error_micros, NUMBER) X(rest_micros, NUMBER)
 #define REC_JOB_FIELDS(X, A) \
 	X(pid, PID) X(uid, NUMBER) X(since_ns, TIME) X(launcher, NUMBER) X(local_rank, SIGNED) \
-	X(world_size, SIGNED) X(restarts, SIGNED) X(name, TEXT) X(id, TEXT) X(cgroup, TEXT)
+	X(world_size, SIGNED) X(restarts, SIGNED) X(name, TEXT) X(id, TEXT) X(meets, TEXT) X(cgroup, TEXT)
 #define REC_THROTTLE_FIELDS(X, A) \
 	X(time_ns, TIME) X(pid, PID) X(above, NUMBER) X(group, NUMBER) X(milli_cpus, NUMBER) \
 	X(periods, NUMBER) X(throttled, NUMBER) X(throttled_ns, NUMBER)

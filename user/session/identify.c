@@ -4,6 +4,7 @@
  * In: struct target, and the processes' memory. Out: records.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "user/identity/job_id.h"
 #include "user/identity/program.h"
@@ -26,18 +27,26 @@ bool target__is_worker(const struct target *t)
 	return program__is_worker(&t->process, target__python(t));
 }
 
-static void emit_job(struct session *s, const struct target *t)
+/* Says of which job it is, if it has not said so before: a job may name itself late, as Lightning's. */
+static void emit_job(struct session *s, struct target *t)
 {
-	struct rec_job rec = {.hdr = {.type = REC_JOB, .size = sizeof(rec)},
-			      .since_ns = clock__ns(CLOCK_MONOTONIC),
-			      .pid = t->process.pid};
+	struct rec_job rec = {
+		.hdr = {.type = REC_JOB, .size = sizeof(rec)},
+		.pid = t->process.pid,
+		.uid = JOB_UID_UNKNOWN,
+		.since_ns = t->job.since_ns ?: clock__ns(CLOCK_MONOTONIC),
+	};
 	struct proc_status status;
 	struct job_id id;
 
 	job_id__read(&t->process, &id);
 	job_id__to_record(&id, &rec);
-	rec.uid = proc__status(t->process.pid, 0, &status) ? JOB_UID_UNKNOWN : status.uids[0];
+	if (!proc__status(t->process.pid, 0, &status))
+		rec.uid = status.uids[0];
+	if (!memcmp(&rec, &t->job, sizeof(rec)))
+		return;
 	session__emit(s, &rec.hdr);
+	t->job = rec;
 }
 
 void target__emit(struct session *s, struct target *t)
@@ -72,6 +81,7 @@ void target__look_at_rank(struct session *s, struct target *t, uint64_t now)
 								 : t->rank_delay_ns;
 	t->rank_look_at_ns = now + t->rank_delay_ns;
 	t->rank = rank__read(&t->process, target__python(t));
+	emit_job(s, t);
 	if (t->rank.number == t->sent.rank)
 		return;
 	t->sent.rank = t->rank.number;

@@ -8,6 +8,7 @@
 #define STEPFLAME_USER_SESSION_STATE_H
 
 #include "include/probes.h"
+#include "include/resource_records.h"
 #include "user/identity/rank.h"
 #include "user/lib/map.h"
 #include "user/lib/names.h"
@@ -82,6 +83,7 @@ struct target {
 	bool emitted;                                    /* targets__resolve emitted REC_TARGET */
 	bool unchecked;                                  /* which waits until it is known that it can be recorded */
 	struct rec_target sent;                          /* the last REC_TARGET; pid 0: none yet */
+	struct rec_job job;                              /* the last REC_JOB; pid 0: none yet */
 	bool gone;
 	struct proc *last;       /* owned: BPF's state of it when it ended; NULL: it has not, or BPF has none */
 	bool awaits_libraries;   /* it may still load libraries that the session waits for */

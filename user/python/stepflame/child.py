@@ -9,15 +9,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Optional
+from typing import Optional, Union
 
 from . import program
 from .errors import StepflameError, of_output
 
+# A program around a Python, or a frozen one, would start itself again.
+PYTHON = sys.executable if os.path.basename(sys.executable or "").startswith("python") else "python3"
 SUPERVISOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "supervisor.py")
 START_SECONDS = 30
 POLL_SECONDS = 0.01
 KILLED_SECONDS = 5  # until the end of a killed program is known
+END_SECONDS = 60  # until a program that was told to end has written its last part
+LATE_SECONDS = 120  # for which a recording may last longer than it should
 
 
 class Child:
@@ -32,9 +36,10 @@ class Child:
             self._log = tempfile.TemporaryFile(prefix="stepflame-")
             self._socket, its = socket.socketpair()
             with its:
-                command = [sys.executable, "-I", "-S", SUPERVISOR, str(os.getpid()), program.path(), "record", *arguments]
+                command = [PYTHON, "-I", "-S", SUPERVISOR, str(os.getpid()), program.path(), "record", *arguments]
                 starter = subprocess.Popen(command, stdin=its.fileno(), stdout=subprocess.DEVNULL, stderr=self._log, start_new_session=True)
-            starter.wait(START_SECONDS)
+            if starter.wait(START_SECONDS):
+                raise OSError("%s: %s" % (PYTHON, self.said().strip()))
         except (OSError, ValueError, subprocess.SubprocessError) as failure:
             raise StepflameError("cannot start stepflame: %s" % failure, "check memory, limits and the temporary folder (TMPDIR)") from None
 
@@ -68,6 +73,19 @@ class Child:
             if time.monotonic() > end:
                 self.end(0)
                 raise StepflameError("stepflame has not attached within %g s" % seconds, "try again when the machine is less busy, or give it more time: attach_seconds=")
+
+    def complete(self, duration: Union[None, float, str]) -> None:
+        """Waits for the end of a recording that lasts for so long, if that is known; raises its error."""
+        try:
+            status = self.wait(duration + LATE_SECONDS if isinstance(duration, (int, float)) else None)
+        except BaseException:
+            self.end(END_SECONDS)
+            raise
+        if status is None:
+            self.end(END_SECONDS)
+            raise StepflameError("stepflame has not ended %g s after it should have" % LATE_SECONDS, "try again when the machine is less busy")
+        if status:
+            raise self.error()
 
     def signal(self, number: int) -> None:
         try:

@@ -13,7 +13,6 @@ from .errors import LOG, StepflameError, tell_once
 from .recorder import arguments
 from .recording import Recording
 
-LATE_SECONDS = 120  # for which a recording may last longer than it should
 FINISH_SECONDS = 30  # for which the end of a training waits for the end of a recording
 
 
@@ -62,23 +61,26 @@ class Periodic:
         try:
             os.makedirs(os.path.dirname(stem), exist_ok=True)
             recording = Recording(stem + ".rec")
-            self._record(os.path.abspath(recording.path))
+            if not self._record(os.path.abspath(recording.path)):
+                return
             made = Made(recording, recording.flame(stem + ".html"), recording.report(), step)
             LOG.info("stepflame: recorded %g s at step %d: %s", self.duration, step, made.page)
             publish(made)
         except Exception as error:
             tell_once("nothing is recorded, or shown: %s" % error)
 
-    def _record(self, path: str) -> None:
+    def _record(self, path: str) -> bool:
+        """Is there a recording?"""
         child = self._child = Child(*arguments(os.getpid(), path, self.duration, self.options))
         if self._finishing:
             child.signal(signal.SIGINT)
-        status = child.wait(self.duration + LATE_SECONDS)
-        if status is None:
-            child.end(FINISH_SECONDS)
-            raise StepflameError("stepflame did not end after %g s" % self.duration, "record for a shorter time: duration=")
-        if status:
-            raise child.error()
+        try:
+            child.complete(self.duration)
+        except StepflameError as error:
+            if error.status == -signal.SIGINT and self._finishing:
+                return False  # the training has ended before stepflame could begin
+            raise
+        return True
 
     def finish(self) -> None:
         """The training ends: so does the recording, and its page goes to the logger while that is open."""

@@ -7,12 +7,11 @@ from types import TracebackType
 from typing import Any, Optional, Type, Union
 
 from . import program
-from .child import Child
+from .child import END_SECONDS, Child
 from .errors import StepflameError, tell_once
 from .recording import PATH, Recording
 
-ARM_SECONDS, END_SECONDS = 30, 60
-MISSING_FIX = "run the job as root, or let stepflame be run with the capabilities that docs/safety.md names; stepflame doctor says what is missing"
+ARM_SECONDS = 30
 
 
 def arguments(pid: int, output: str, duration: Union[None, float, str], options: "dict[str, Any]") -> "list[str]":
@@ -26,14 +25,7 @@ def attach(pid: int, duration: Union[None, float, str] = 10, output: Optional[PA
     """
     keep = None if output else tempfile.TemporaryDirectory(prefix="stepflame-")
     path = os.path.join(keep.name, "stepflame.rec") if keep else os.path.abspath(output or "")
-    child = Child(*arguments(pid, path, duration, options))
-    try:
-        status = child.wait(None)
-    except BaseException:
-        child.end(END_SECONDS)
-        raise
-    if status:
-        raise child.error()
+    Child(*arguments(pid, path, duration, options)).complete(duration)
     return Recording(path, keep=keep)
 
 

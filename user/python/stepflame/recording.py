@@ -2,8 +2,10 @@
 """A recording as tables, texts and a page. The program reads the file; what it says of a bad one is the error here."""
 
 import html
+import importlib
 import json
 import os
+import sys
 import tempfile
 from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
@@ -31,7 +33,7 @@ class Table:
 
 
 class Recording:
-    """A recording in a file. Its tables are pyarrow's, with the columns of docs/python-package.md."""
+    """A recording in a file. Its tables are pyarrow's, with the columns that docs/tables.md lists."""
 
     ranks = Table()
     windows = Table()
@@ -60,11 +62,7 @@ class Recording:
 
     def _export(self) -> Dict[str, "pyarrow.Table"]:
         """Of all tables. Memory is mapped, so that the files may go at once, and a table takes memory only where it is read."""
-        try:
-            import pyarrow
-        except ImportError:
-            raise StepflameError("tables need pyarrow, which this Python has not", "pip install 'stepflame[tables]'") from None
-        tables = {}
+        pyarrow, tables = needed("pyarrow", "'stepflame[tables]'"), {}
         with tempfile.TemporaryDirectory(prefix="stepflame-") as folder:
             self._read("export", "-f", "arrow", "-o", folder)
             for name in TABLES:
@@ -81,14 +79,12 @@ class Recording:
 
     def pandas(self, name: str) -> "pandas.DataFrame":
         """A table as a frame of pandas, which has to be installed."""
+        needed("pandas")
         return self.table(name).to_pandas()
 
     def polars(self, name: str) -> "polars.DataFrame":
         """A table as a frame of polars, which has to be installed."""
-        import polars
-
-        frame = polars.from_arrow(self.table(name))
-        assert isinstance(frame, polars.DataFrame)
+        frame: "polars.DataFrame" = needed("polars").from_arrow(self.table(name))
         return frame
 
     @property
@@ -118,11 +114,18 @@ class Recording:
         if len(page) > PAGE_BYTES:
             frame = "<p>The page has %d MB: write it to a file with .flame(path).</p>" % (len(page) >> 20)
         else:
-            frame = '<iframe sandbox="allow-scripts" style="width: 100%%; height: 640px; border: 0" srcdoc="%s"></iframe>' % html.escape(page)
+            frame = '<iframe sandbox="allow-scripts allow-downloads" style="width: 100%%; height: 640px; border: 0" srcdoc="%s"></iframe>' % html.escape(page)
         return "<pre>%s</pre>%s" % (html.escape(summary), frame)
 
 
 TABLES = tuple(name for name, value in vars(Recording).items() if isinstance(value, Table))
+
+
+def needed(name: str, package: str = "") -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise StepflameError("this needs %s, which this Python (%s) has not" % (name, sys.executable), "pip install %s" % (package or name)) from None
 
 
 def load(path: PATH) -> Recording:

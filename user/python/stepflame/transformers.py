@@ -11,20 +11,28 @@ from .errors import tell_once
 from .periodic import Made, Periodic, guarded, to_mlflow, to_tensorboard, to_wandb
 
 
-def publish(settings: Any, made: Made) -> None:
-    """To each that the Trainer reports to, and that takes pages: what it has opened, or for TensorBoard in its folder."""
+def runs() -> "dict[str, Any]":
+    """What the Trainer's integrations have opened; MLflow tells that only the thread that trains."""
+    wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")
+    active = mlflow and mlflow.active_run()
+    return {"tensorboard": True, "wandb": wandb and wandb.run, "mlflow": active and active.info.run_id}
+
+
+def publish(settings: Any, opened: "dict[str, Any]", made: Made) -> None:
+    """To each that the Trainer reports to, and that takes pages."""
     for name in settings.report_to if settings.process_index == 0 else ():
+        run = opened.get(name)
         try:
-            if name == "tensorboard":
+            if run and name == "tensorboard":
                 from torch.utils.tensorboard import SummaryWriter
 
-                log_dir = getattr(settings, "logging_dir", None) or os.path.join(settings.output_dir, "runs")
+                log_dir = os.environ.get("TENSORBOARD_LOGGING_DIR") or getattr(settings, "logging_dir", None) or os.path.join(settings.output_dir, "runs")
                 with SummaryWriter(log_dir) as writer:
                     to_tensorboard(made, log_dir, writer)
-            elif name == "wandb" and sys.modules["wandb"].run:
-                to_wandb(made, sys.modules["wandb"].run)
-            elif name == "mlflow" and sys.modules["mlflow"].active_run():
-                to_mlflow(made, sys.modules["mlflow"].MlflowClient(), sys.modules["mlflow"].active_run().info.run_id)
+            elif run and name == "wandb":
+                to_wandb(made, run)
+            elif run and name == "mlflow":
+                to_mlflow(made, sys.modules["mlflow"].MlflowClient(), run)
         except Exception as error:
             tell_once("%s does not take the page %s: %s" % (name, made.page, error))
 
@@ -44,7 +52,8 @@ class StepflameCallback(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         rank = args.process_index
         if self._periodic.is_due(rank):
-            self._periodic.start(os.path.join(args.output_dir, "stepflame"), rank, state.global_step, lambda made: publish(args, made))
+            opened = runs()
+            self._periodic.start(os.path.join(args.output_dir, "stepflame"), rank, state.global_step, lambda made: publish(args, opened, made))
 
     @guarded
     def on_train_end(self, *_: Any, **__: Any) -> None:

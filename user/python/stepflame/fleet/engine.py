@@ -124,7 +124,7 @@ class DuckDB:
         except ImportError:
             raise StepflameError("%s has no duckdb, which answers the questions" % sys.executable, "pip install 'stepflame[fleet]', or --engine spark") from None
         self.asks: Fleet | None = None
-        self.errors = (duckdb.Error,)
+        self.errors: tuple[type[Exception], ...] = (duckdb.Error,)
         self.of_the_query = (duckdb.ParserException, duckdb.CatalogException)
         self.spill = tempfile.TemporaryDirectory(prefix="stepflame-spill-")
         self.connection = duckdb.connect()
@@ -187,7 +187,7 @@ class Spark:
         except Exception as error:  # py4j, and RuntimeError where there is no Java
             raise StepflameError("Spark does not start: " + first_line(error), "is there Java 17? --master local[2] uses this machine alone") from None
         self.asks: Fleet | None = None
-        self.errors = (Exception,)
+        self.errors: tuple[type[Exception], ...] = (Exception,)
         self.of_the_query = AnalysisException
 
     def source(self, table: str, root: str, paths: list[str]) -> str:

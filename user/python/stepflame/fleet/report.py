@@ -180,21 +180,22 @@ def per_step(rows: list[Row], steps: int, keys: tuple[str, ...], value: str) -> 
 
 def differences(step: float, a: dict[tuple[Any, ...], float], b: dict[tuple[Any, ...], float]) -> list[Row]:
     """The largest, from 1 % of a step on."""
-    rows = [{"name": list(key), "a_ns": a.get(key, 0.0), "b_ns": b.get(key, 0.0), "change_ns": b.get(key, 0.0) - a.get(key, 0.0)} for key in {*a, *b}]
+    rows: list[Row] = [{"name": list(key), "a_ns": a.get(key, 0.0), "b_ns": b.get(key, 0.0), "change_ns": b.get(key, 0.0) - a.get(key, 0.0)} for key in {*a, *b}]
     return sorted((row for row in rows if abs(row["change_ns"]) >= 0.01 * step), key=lambda row: (-abs(row["change_ns"]), str(row["name"])))
 
 
 def compare_text(said: Answer) -> str:
     step = said["phases"][0]
-    verdict = "%s of a step is %s in %s than in %s" % (duration(abs(step["change_ns"])), "more" if step["change_ns"] > 0 else "less", line(said["b"]), line(said["a"]))
+    verdict = "a step takes %s (%s) %s in %s than in %s" % (
+        duration(abs(step["change_ns"])), percent(abs(step["change_ns"]) / step["a_ns"]), "longer" if step["change_ns"] > 0 else "less", line(said["b"]), line(said["a"]))  # fmt: skip
     if not step["changed"]:
-        verdict = "no difference in the pace that is surely one"
+        verdict = "a step takes as long in both, as far as can be known"
     by = [row for row in said["phases"][1:] if row["changed"] and row["change_ns"] * step["change_ns"] > 0 and abs(row["change_ns"]) > 0.1 * abs(step["change_ns"])]
     if step["changed"] and by:
         verdict += ", in " + several(["%s (%+.0f %%)" % (row["name"], 100 * row["change_ns"] / row["a_ns"]) if row["a_ns"] else row["name"] for row in sorted(by, key=lambda row: -abs(row["change_ns"]))])
     rows = [(row["name"], duration(row["a_ns"]), duration(row["b_ns"]), duration(row["change_ns"]), "%+.1f %%" % (100 * row["change_ns"] / row["a_ns"]) if row["a_ns"] else "new", "" if row["changed"] else "may be chance") for row in said["phases"]]
     lines = [paragraph("Verdict", verdict), "", table(("a step of an ordinary rank", "A", "B", "change", "", ""), rows)]
-    for kind, title in (("waits", "waits, of a step"), ("actions", "actions, of a step"), ("ops", "operators, of a step")):
+    for kind, title in (("waits", "waits, of a step, mean of all ranks"), ("actions", "actions, of a step, mean of all ranks"), ("ops", "operators, of a step, mean of all ranks")):
         if said.get(kind):
             cells = [(" ".join(str(part) for part in row["name"] if part), duration(row["a_ns"]), duration(row["b_ns"]), duration(row["change_ns"])) for row in said[kind][:5]]
             lines += ["", table((title, "A", "B", "change"), cells)]
@@ -254,7 +255,7 @@ def spend_text(said: Answer) -> str:
     unit = "GPU hours" if all(row["with_gpu"] == row["processes"] for row in rows) else "rank-hours"
     sums = {key: sum(row[key] for row in rows) for key in SPENT}
     shown = [key for key in SPENT if sums[key] > 0.0005 * hours]
-    cells = [(SPENT[key], hours_said(sums[key]), percent(sums[key] / hours)) for key in sorted(shown, key=lambda key: -sums[key])]
+    cells: list[tuple[Any, ...]] = [(SPENT[key], hours_said(sums[key]), percent(sums[key] / hours)) for key in sorted(shown, key=lambda key: -sums[key])]
     lines = ["%s %s in %s" % (hours_said(hours), unit, count(len(rows), said["by"])), "", table(("all", "hours", "share"), cells), ""]
     best = sorted(shown, key=lambda key: -sums[key])[:5]
     cells = [("unknown" if row["name"] is None else row["name"], hours_said(row["hours"]), *(percent(row[key] / row["hours"]) for key in best)) for row in rows[:15] if row["hours"]]

@@ -151,13 +151,14 @@ def seen_by_code(windows: pa.Table) -> dict[int, int]:
     return dict(zip(minute_codes(windows).to_pylist(), windows.column("seen_ns").to_pylist()))
 
 
-def winners(old: pa.Table, new: pa.Table, counts: Counts) -> tuple[pa.Array, pa.Array]:
-    """Of which minutes the rows of the file stay, and of which those of the recording come."""
+def winners(old: pa.Table, new: pa.Table, grown: set[int], counts: Counts) -> tuple[pa.Array, pa.Array]:
+    """Of which minutes the rows of the file stay, and of which those of the recording come. grown: processes of which the file has the same
+    recording, from before it grew."""
     old_seen, new_seen = seen_by_code(old), seen_by_code(new)
     stay, come = set(old_seen), set(new_seen)
     for code in stay & come:
         before, now = old_seen[code], new_seen[code]
-        if before != now and before > 0 and now > 0 and before + now <= MINUTE_US * 1000:
+        if code // 64 not in grown and before != now and before > 0 and now > 0 and before + now <= MINUTE_US * 1000:
             counts.in_parts += 1  # otherwise one of them surely contains some of the other
         (come if before > now else stay).discard(code)
     return pa.array(sorted(stay), pa.int64()), pa.array(sorted(come), pa.int64())
@@ -288,7 +289,7 @@ class Import:
     def minutes(self, export: Export, part: Part) -> None:
         old = {"windows": read_file(part.file(self.root, "windows", self.cluster), "windows", self.counts)}
         new = {"windows": export.rows("windows", part)}
-        stay, come = winners(old["windows"], new["windows"], self.counts)
+        stay, come = winners(old["windows"], new["windows"], self.grown(export, part), self.counts)
         self.counts.minutes |= {(part.host, code, part.hour) for code in seen_by_code(new["windows"])}
         if not len(come):
             return
@@ -304,6 +305,17 @@ class Import:
                 stacks = pc.unique(merged.column("stack"))
                 self.stacks(export, part, stacks)
             self.write(path, before, merged, name)
+
+    def grown(self, export: Export, part: Part) -> set[int]:
+        """Processes that the store knows since the same moment as this recording does."""
+        known: set[tuple[int, int]] = set()
+        for hour in (part.hour, part.hour + 1):
+            ranks = read_file(Part(part.job, part.host, hour).file(self.root, "ranks", self.cluster), "ranks", self.counts)
+            known |= set(zip(ranks.column("pid").to_pylist(), microseconds(ranks.column("since")).to_pylist()))
+        found = set()
+        for batch in export.batches("ranks"):
+            found |= set(zip(batch.column("pid").to_pylist(), microseconds(batch.column("since")).to_pylist()))
+        return {pid for pid, since in known & found}
 
     def stacks(self, export: Export, part: Part, wanted: pa.Array) -> None:
         path = part.file(self.root, "stacks", self.cluster)
