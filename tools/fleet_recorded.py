@@ -15,7 +15,22 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from fleet_profile import AFTER, BEFORE, GLOBAL, GLOBAL_LINE, LOCAL, LOCAL_LINE, PHASES, QUANTILES, Action, Op, Profile, Stack, Wait, normal
+from fleet_profile import (
+    AFTER,
+    BEFORE,
+    GLOBAL,
+    GLOBAL_LINE,
+    LOCAL,
+    LOCAL_LINE,
+    PHASES,
+    QUANTILES,
+    Action,
+    Op,
+    Profile,
+    Stack,
+    Wait,
+    normal,
+)
 
 KNOWN = (*BEFORE, *AFTER, "comm", "checkpoint")
 STACKS_OF_EACH = 6  # of a phase and cause

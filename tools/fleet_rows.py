@@ -1,11 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Arrow tables of a host's hour. In: fleet_tables.py's RankHour of each rank. Out: {table: Arrow table}."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 from fleet_model import Host, generator
-from fleet_profile import CAUSES, GLOBAL, LOCAL, PHASES
-from fleet_tables import MINUTE, PARTS, PERIOD_NS, SECOND, RankHour, Writer, phases_of, schema, stack_id, texts, times
+from fleet_profile import CAUSES, GLOBAL, LOCAL, PHASES, Action, Op
+from fleet_schema import (
+    MINUTE,
+    PARTS,
+    PERIOD_NS,
+    SECOND,
+    phases_of,
+    schema,
+    stack_id,
+    texts,
+    times,
+)
+
+if TYPE_CHECKING:
+    from fleet_tables import RankHour, Writer
 
 GPU_WINDOW_NS = 10 * SECOND
 
@@ -69,9 +86,7 @@ def _ranks(rows: Rows, found: list[RankHour], since: dict, until: dict) -> pa.Ta
     columns |= {key: rows.constant(text, count) for key, text in {"launcher": "torchrun", "job_id": name, "cgroup": "/system.slice/train.service", "python": profile.python, "torch": profile.torch}.items()}
     columns |= {"gpu": rows.constant(profile.gpu, count) if profile.gpu else _nulls("ranks", "gpu", count), "jax": _nulls("ranks", "jax", count)}
     columns |= {"stepflame": rows.constant("0.1.0", count), "kernel": rows.constant("6.1.0-28-amd64", count), "steps_by": rows.constant("loader_optimizer", count)}
-    end = rows.writer.end_ns
     columns |= {"since": times([since[r] for r in ranks]), "until": times([until[r] for r in ranks]), "ended": [False] * count, "ending": _nulls("ranks", "ending", count)}
-    assert end
     return _table("ranks", columns)
 
 
@@ -169,10 +184,15 @@ def _samples(rows: Rows, found: list[RankHour]) -> tuple[pa.Table, pa.Table]:
     return _table("samples", columns), _table("stacks", {"stack": used, "frames": [frames[i] for i in used]})
 
 
+def _parts_of(entry: Action | Op) -> tuple[str, ...]:
+    part = getattr(entry, "part", "") or entry.phase
+    return (LOCAL, GLOBAL) if part == "comm" else (part,)
+
+
 def _cumulative(rows: Rows, found: list[RankHour], since: dict, until: dict, so_far: dict, table: str, entries: list) -> pa.Table:
     """Actions or ops since each rank was attached."""
     ranks = np.repeat([hour.rank for hour in found], len(entries))
-    column = [[PARTS.index(part) for part in ((getattr(e, "part", "") or e.phase,) if getattr(e, "part", "") or e.phase != "comm" else (LOCAL, GLOBAL))] for e in entries]
+    column = [[PARTS.index(part) for part in _parts_of(entry)] for entry in entries]
     steps = np.array([so_far[hour.rank][0] for hour in found])
     made = {}
     for name, which in (("total_ns", 1), ("min_ns", 2), ("max_ns", 3)):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 import fleet_recorded
-import fleet_tables
+import fleet_schema
 import generated
 import helpers
 import numpy as np
@@ -54,7 +54,7 @@ def exported(tmp_path_factory):
 @pytest.mark.parametrize("table", schema.TABLES)
 def test_columns_are_the_programs(exported, table):
     theirs = pa.ipc.open_file(exported / f"{table}.arrow").schema
-    ours = fleet_tables.schema(table)
+    ours = fleet_schema.schema(table)
 
     def plain_type(kind):
         return plain_type(kind.value_type) if pa.types.is_dictionary(kind) else pa.list_(plain_type(kind.value_type)) if pa.types.is_list(kind) else kind
@@ -162,7 +162,6 @@ def test_hours_go_on(tmp_path):
 def test_from_a_recording(tmp_path, monkeypatch, name):
     """Actions, waits, stacks, kernels and the shares of phases are those of the recorded job."""
     recording = RECORDINGS / f"{name}.rec"
-    monkeypatch.setenv("STEPFLAME", helpers.STEPFLAME)
     monkeypatch.setattr(fleet_recorded, "PROGRAM", helpers.STEPFLAME)
     generated.generate(tmp_path, "--ranks", "16", "--hours", "0.1", "--steps", "none", "--checkpoints", "0", "--from", str(recording))
     real = fleet_recorded.tables(recording)

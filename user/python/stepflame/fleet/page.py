@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import StepflameError
 from . import report
 from .engine import Fleet, Row
 from .schema import PHASES
@@ -33,7 +34,7 @@ MOST_TIMES, MOST_CELLS = 240, 720_000  # of the map: it stays small, and a time 
 DETAILS = 12_000  # cells of which waits and stacks are in the page
 STACKS = 5  # of each
 WORST = 20
-NUMBERS = ("at", "seen", "rested", "steps", "slow", "longest", "mhz", *PHASES)
+NUMBERS = ("at", "seen", "rested", "steps", "slow", "longest", "mhz", "sync", *PHASES)
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'"
 
 
@@ -47,7 +48,7 @@ def write(fleet: Fleet, job: str, out: str | os.PathLike[str]) -> None:
         os.replace(temporary, out)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise report.StepflameError("cannot write %s: %s" % (os.fspath(out), error.strerror or error), "name a file that you may write with -o") from None
+        raise StepflameError("cannot write %s: %s" % (os.fspath(out), error.strerror or error), "name a file that you may write with -o") from None
 
 
 # --- figures ---
@@ -71,8 +72,12 @@ class Map:
         whole = self.middle_step[self.middle_step > 0]
         self.usual = float(np.median(whole)) if len(whole) else 1.0
         self.middle_phases = {phase: _medians(np.where(self.seen, self.figures[phase], np.nan)) for phase in PHASES}
+        self.excess = self.above(self.own)
+
+    def above(self, own: np.ndarray) -> np.ndarray:
+        """By how much of a step a rank's time is above that of the median rank."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            self.excess = np.nan_to_num((self.own - self.middle_own) / self.middle_step)
+            return np.nan_to_num((own - _medians(own)) / self.middle_step)
 
     def planes(self) -> dict[str, np.ndarray]:
         """Bytes, as page_data.js reads them."""
@@ -82,16 +87,21 @@ class Map:
         longest = np.maximum(1, np.where(self.seen, figures["longest"], 1) / self.usual)
         whole = np.maximum(1, np.maximum(figures["seen"], 0) + np.maximum(figures["rested"], 0)).max()
         out = {
-            "own": np.where(self.seen, 128 + np.sign(self.excess) * _folded(np.abs(self.excess), 0.2, 80, 127), 0),
+            "own": self.excess_bytes(self.excess),
             "longest": np.where(self.seen, 1 + np.round(8 * np.log2(longest)), 0),
             "slow": np.maximum(0, figures["slow"]),
             "mhz": np.where(mhz > 0, np.round(100 * mhz / usual_mhz), 0),
             "seen": np.ceil(200 * np.maximum(0, figures["seen"]) / whole),
             "rested": np.ceil(200 * np.maximum(0, figures["rested"]) / whole),
         }
+        if (figures["sync"] > 0).any():
+            out["alone"] = self.excess_bytes(self.above(self.own - figures["sync"]))
         for phase in PHASES:
             out[phase] = np.where(self.seen, _folded(figures[phase] / self.usual, 1, 200, 255), 0)
         return {name: np.clip(plane, 0, 255).astype(np.uint8) for name, plane in out.items() if plane.any()}
+
+    def excess_bytes(self, excess: np.ndarray) -> np.ndarray:
+        return np.where(self.seen, 128 + np.sign(excess) * _folded(np.abs(excess), 0.2, 80, 127), 0)
 
     def usual_mhz(self) -> int | None:
         mhz = self.figures["mhz"]

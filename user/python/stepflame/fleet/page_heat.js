@@ -13,6 +13,11 @@ const MEASURES = {
     about: 'What a rank does itself in a step, without the time in collectives, against the median rank of that time. Who is longer is whom the others wait for.',
     strength: byCode((code) => within(ownOf(code), 0.1)),
   },
+  alone: {
+    title: 'own without GPU', plane: 'alone', bad: '--more', good: '--less', empty: true, scale: ['−10 %', 'as the others', '+10 % of a step'],
+    about: 'The same without waits for the GPU, too: where collectives run on the GPU, these are also waits for other ranks. What is left is the host’s.',
+    strength: byCode((code) => within(ownOf(code), 0.1)),
+  },
   comm: {
     title: 'comm wait', plane: 'comm', bad: '--wait', empty: true, scale: ['0 %', '', '50 % of a usual step'],
     about: 'Time in collectives. Where one rank is slow, all others wait in them: the slow one is pale among them.',

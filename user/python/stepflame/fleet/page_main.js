@@ -32,7 +32,9 @@ class App {
     const {data} = this;
     const end = data.time(data.count, true);
     byId('subject').textContent = `job ${visible(data.job)} · cluster ${visible(data.cluster)} · ${plural(data.rows, 'rank')} on ${plural(data.hosts.length, 'host')} · ${data.time(0, true)} to ${end} UTC · seen ${percent(data.seen_share)} of it`;
-    byId('measure').replaceChildren(...Object.entries(MEASURES).map(([name, {title}]) => element('button', {onclick: () => this.set({measure: name})}, title)));
+    /* What no rank has is not offered. */
+    this.measures = Object.keys(MEASURES).filter((name) => name === 'own' || data.bytes.has(MEASURES[name].plane));
+    byId('measure').replaceChildren(...this.measures.map((name) => element('button', {onclick: () => this.set({measure: name})}, MEASURES[name].title)));
     const found = data.findings.map((finding, number) => {
       const button = element('button', {onclick: () => this.mark(number)}, element('span', {className: 'number'}, String(number + 1)), element('span', {}, visible(finding.said)));
       const because = element('ul', {className: 'because', hidden: true}, ...finding.because.map((text) => element('li', {}, visible(text))));
@@ -93,7 +95,7 @@ class App {
     document.documentElement.dataset.theme = state.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
     heat.marked = state.marked;
     heat.draw(state.measure);
-    Object.keys(MEASURES).forEach((name, i) => (byId('measure').children[i].ariaPressed = String(name === state.measure)));
+    this.measures.forEach((name, i) => (byId('measure').children[i].ariaPressed = String(name === state.measure)));
     byId('order').value = state.order;
     byId('group').checked = state.group;
     byId('about').textContent = MEASURES[state.measure].about;
@@ -323,7 +325,7 @@ class App {
     const next = (all, now) => all[(all.indexOf(now) + 1) % all.length];
     const does = {
       '/': () => byId('search').focus(), '?': () => byId('help').showModal(), t: () => this.turn(), Escape: () => this.whole(),
-      m: () => this.set({measure: next(Object.keys(MEASURES), this.state.measure)}), o: () => this.set({order: next(ORDERS, this.state.order)}),
+      m: () => this.set({measure: next(this.measures, this.state.measure)}), o: () => this.set({order: next(ORDERS, this.state.order)}),
       h: () => this.set({group: !this.state.group}),
     }[event.key];
     if (does) does();
