@@ -19,6 +19,7 @@ Plants, with times in minutes since the job's first:
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import multiprocessing
@@ -131,8 +132,8 @@ def profile_of(asked: argparse.Namespace) -> fleet_profile.Profile:
         raise
 
 
-def main() -> None:
-    asked = options().parse_args()
+def main(words: list[str] | None = None) -> None:
+    asked = options().parse_args(words)
     plants = [plant_of(text) for text in asked.plant]
     check(plants, asked.ranks)
     plants = [plant for plant in plants if plant.kind != "regression" or asked.run == "b"]
@@ -152,10 +153,11 @@ def main() -> None:
     )
     name = asked.job + (f"-{asked.run}" if asked.run else "")
     place = fleet_tables.Place(asked.store / "v1", asked.cluster, name, asked.first_host)
-    with multiprocessing.Pool(asked.workers) as pool:
-        times = timeline(job, pool, asked.workers)
+    with multiprocessing.Pool(asked.workers) if asked.workers > 1 else contextlib.nullcontext() as pool:
+        each = pool.map if pool else lambda function, items: list(map(function, items))
+        times = timeline(job, each, asked.workers)
         writer = fleet_tables.Writer(job, times, seen, place)
-        rows = sum(pool.imap_unordered(writer.write, range(job.hosts), chunksize=4))
+        rows = sum(each(writer.write, range(job.hosts)))
     say_truth(asked.store / "truth.json", name, writer)
     print(f"{asked.ranks} ranks, {asked.hours:g} h, {len(times.released)} steps of {writer.usual_ns / 1e9:.4g} s: {rows} rows in {asked.store}")
 

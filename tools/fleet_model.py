@@ -9,7 +9,7 @@ In: a Profile, what is planted. Out: Timeline, and Host.steps. The same numbers 
 """
 
 import dataclasses
-import multiprocessing
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from fleet_profile import AFTER, BEFORE, GLOBAL, LOCAL, QUANTILES, Profile
@@ -159,8 +159,8 @@ def _longest(task: tuple[Job, range, int, np.ndarray]) -> np.ndarray:
     return np.max([Host(job, host).longest(block, minute) for host in hosts], axis=0)
 
 
-def timeline(job: Job, pool: "multiprocessing.pool.Pool", workers: int) -> Timeline:
-    """The length of each step, to the end of the job and a block further."""
+def timeline(job: Job, each: Callable[[Callable, Iterable], list], workers: int) -> Timeline:
+    """The length of each step, to the end of the job, by blocks. each: map, perhaps in several processes."""
     share = -(-job.hosts // workers)
     chunks = [range(begin, min(begin + share, job.hosts)) for begin in range(0, job.hosts, share)]
     made, released, now, pace = Timeline(np.empty(0), []), [], 0.0, job.step
@@ -170,7 +170,7 @@ def timeline(job: Job, pool: "multiprocessing.pool.Pool", workers: int) -> Timel
         for plant in job.plants:
             if plant.kind in ONCE and plant.step < 0 and plant.begin * 60 < now + job.block * pace:
                 plant.step = block * job.block + max(0, int((plant.begin * 60 - now) / pace))
-        longest = np.max(pool.map(_longest, [(job, chunk, block, made.minutes(job, block)) for chunk in chunks]), axis=0)
+        longest = np.max(each(_longest, [(job, chunk, block, made.minutes(job, block)) for chunk in chunks]), axis=0)
         ratio = job.profile.ratios[LOCAL][generator(job, 4, block).integers(0, QUANTILES, job.block)]
         lengths = longest.astype(np.float64) + ratio * (job.profile.base[GLOBAL] / 1e9)
         released.append(now + np.cumsum(lengths))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fleet_generate
 import pyarrow as pa
 import pyarrow.parquet as pq
 from stepflame.fleet import engine, schema
@@ -30,7 +31,10 @@ ELSEWHERE = {
 
 
 def generate(store: Path, *options: str) -> Path:
-    subprocess.run([sys.executable, ROOT / "tools/fleet_generate.py", store, "--workers", "1", *options], check=True, capture_output=True)
+    if "--workers" in options:  # a process of its own, for it forks
+        subprocess.run([sys.executable, ROOT / "tools/fleet_generate.py", store, *options], check=True, capture_output=True)
+    else:
+        fleet_generate.main([str(store), "--workers", "1", *options])
     return store
 
 

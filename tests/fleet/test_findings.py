@@ -93,6 +93,12 @@ def test_seeds(made, ranks, seed):
     check(ask(store)["findings"], truth(store))
 
 
+@pytest.mark.parametrize("ranks, plant", ((2, "throttled-gpu:rank=1,begin=4"), (4, "throttled-gpu:rank=2,begin=4"), (16, "slow-host:host=1,begin=4"), (24, "slow-host:host=1,begin=4")))
+def test_few_ranks_or_hosts(made, ranks, plant):
+    store = made.store("few%d" % ranks, "--ranks", str(ranks), "--hours", "0.25", "--steps", "none", "--plant", plant)
+    check(ask(store)["findings"], truth(store))
+
+
 def test_what_was_not_seen_is_said(made):
     """Hosts with a budget, one that was not seen for a while, ranks attached later: said, and no reason to blame anybody."""
     store = made.store("rests", "--ranks", "32", "--steps", "none", "--rest", "1=0.3", "2=0.5", "--gap", "3=20-30", "--late", "0=15")

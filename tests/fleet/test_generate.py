@@ -162,7 +162,6 @@ def test_hours_go_on(tmp_path):
 def test_from_a_recording(tmp_path, monkeypatch, name):
     """Actions, waits, stacks, kernels and the shares of phases are those of the recorded job."""
     recording = RECORDINGS / f"{name}.rec"
-    monkeypatch.setenv("STEPFLAME", helpers.STEPFLAME)
     monkeypatch.setattr(fleet_recorded, "PROGRAM", helpers.STEPFLAME)
     generated.generate(tmp_path, "--ranks", "16", "--hours", "0.1", "--steps", "none", "--checkpoints", "0", "--from", str(recording))
     real = fleet_recorded.tables(recording)

@@ -65,7 +65,7 @@ class Part:
         date, hour = divmod(self.hour, 24)
         day = time.strftime("%Y-%m-%d", time.gmtime(date * 86400))
         folder = root / table / ("date=" + day) / ("cluster=" + safe_name(cluster)) / ("job=" + safe_name(self.job))
-        return folder / ("%s-%02d.parquet" % (safe_name(self.host), hour))
+        return folder / ("%s-%02d.parquet" % (re.sub(r"^\.", "_", safe_name(self.host)), hour))  # names that begin with a dot are no tables
 
 
 def safe_name(text: str) -> str:
@@ -266,7 +266,7 @@ class Import:
                 return False
             try:
                 self.tables(Export(Path(folder)))
-            except (StepflameError, pa.ArrowException) as error:
+            except (StepflameError, pa.ArrowException, OSError) as error:
                 self.counts.left_out.append("%s: %s" % (path, getattr(error, "what", error)))
                 return False
         self.counts.recordings += 1
