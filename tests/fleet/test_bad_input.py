@@ -155,6 +155,7 @@ def test_two_jobs_with_one_name_of_two_users(twice):
     said = ask(twice)
     assert {group["uid"] for group in said["twice"]} == {77, 1000}
     assert ask(twice, uid=77)["hosts"] == 3
+    assert report.ops(generated.duckdb(str(twice), uid=77), 1)["ops"][0]["processes"] == 24
 
 
 def test_ranks_that_began_anew(store):

@@ -292,7 +292,7 @@ class Fleet:
             self.defined.clear()
         while True:
             try:
-                for table in sorted(set(tables) - self.defined):  # "ranks" is before those that ask it for the uid
+                for table in sorted(set(tables) - self.defined, key=lambda table: table != "ranks"):  # which the others ask for the uid
                     self.define(table)
                 return self.engine.run(sql)
             except self.engine.errors as error:
@@ -305,11 +305,14 @@ class Fleet:
         if (table, deep) in self.looked:
             return False
         self.looked.add((table, deep))
-        filesystem, root = pyarrow.fs.FileSystem.from_uri(self.root)
         scheme = self.root.partition("://")[0] + "://" if self.remote else ""
         good, bad = [], []
-        selector = pyarrow.fs.FileSelector("%s/%s" % (root, table), allow_not_found=True, recursive=True)
-        for info in filesystem.get_file_info(selector):
+        try:
+            filesystem, root = pyarrow.fs.FileSystem.from_uri(self.root.replace("s3a://", "s3://"))  # as Hadoop calls it
+            found = filesystem.get_file_info(pyarrow.fs.FileSelector("%s/%s" % (root, table), allow_not_found=True, recursive=True))
+        except (OSError, pa.ArrowException):
+            return False  # then what the engine says is all that is known
+        for info in found:
             name = scheme + info.path
             if info.is_file and info.base_name.endswith(".parquet") and not info.base_name.startswith(".") and self.in_scope(info.path):
                 wrong = wrong_with(filesystem, info.path, table, deep)

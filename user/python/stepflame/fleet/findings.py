@@ -9,7 +9,7 @@ share of a step, and by deviations (median absolute ones). A finding has several
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -23,7 +23,7 @@ DEVIATIONS = 6
 LEAST_MINUTES = 3
 GAP_MINUTES = 2  # within a time that is one
 OTHER_HOSTS = 8  # whose samples those of a slow rank are held against
-MOST = 12  # findings of a kind
+MOST = 12  # findings that are looked at closely
 LOW_CLOCK = 0.95
 
 
@@ -94,6 +94,17 @@ class Times:
         return "%s of some %d min%s, from %s to %s" % (count(len(apart) + 1, "time"), long, ", every %d min" % rhythm if even and len(apart) > 1 else "", moment(first), clock(last + 1))
 
 
+@dataclass
+class Group:
+    """Ranks of a host that are slow at the same times. rows: of questions/slow.sql."""
+
+    kind: str
+    host: str
+    ranks: list[int]
+    times: Times
+    rows: list[Row]
+
+
 def find(job: Job) -> list[Finding]:
     found = slow_ranks(job)
     found += low_clocks(job, found)
@@ -125,45 +136,42 @@ def of_ranks(job: Job, rows: list[Row], note: str) -> list[Finding]:
         times = Times.of(row["m"] for row in its).lasting()
         if len(times.minutes) >= LEAST_MINUTES:
             slow[key] = times, [row for row in its if row["m"] in set(times.minutes)]
-    found = []
+    groups: list[Group] = []
     for host in sorted({host for host, _ in slow}):
         ranks = {rank: slow[host, rank] for h, rank in slow if h == host}
-        late = {rank: part for rank, part in ranks.items() if is_late_data(part[1])}
-        found += [of_group(job, host, [rank], [part], "late-data", note) for rank, part in sorted(late.items())]
-        rest = {rank: part for rank, part in ranks.items() if rank not in late}
-        if len(rest) > 1 and 2 * len(rest) > len(job.ranks_of[host]):
-            found.append(of_group(job, host, sorted(rest), [rest[rank] for rank in sorted(rest)], "slow-host", note))
+        late = {rank for rank, (_, its) in ranks.items() if is_late_data(its)}
+        rest = sorted(set(ranks) - late)
+        # of a host: the minutes in which half of its slow ranks were slow
+        counts = Counter(m for rank in rest for m in ranks[rank][0].minutes)
+        times = Times.of(m for m, n in counts.items() if 2 * n >= len(rest))
+        if len(rest) > 1 and 2 * len(rest) > len(job.ranks_of[host]) and len(times.minutes) >= LEAST_MINUTES:
+            groups.append(Group("slow-host", host, rest, times, [row for rank in rest for row in ranks[rank][1]]))
         else:
-            found += [of_group(job, host, [rank], [part], "slow-rank", note) for rank, part in sorted(rest.items())]
-    return found
+            groups += [Group("slow-rank", host, [rank], *ranks[rank]) for rank in rest]
+        groups += [Group("late-data", host, [rank], *ranks[rank]) for rank in sorted(late)]
+    groups.sort(key=lambda group: -sum(row["excess"] * row["steps"] for row in group.rows) / len(group.ranks))
+    return [of_group(job, group, note, number < MOST) for number, group in enumerate(groups)]
 
 
 def is_late_data(rows: list[Row]) -> bool:
     return statistics.median(row["data"] / row["excess"] for row in rows) > 0.6
 
 
-def of_group(job: Job, host: str, ranks: list[int], parts: list[tuple[Times, list[Row]]], kind: str, note: str) -> Finding:
-    # of a host: the minutes in which half of its slow ranks were slow
-    counts: dict[int, int] = defaultdict(int)
-    for times, _ in parts:
-        for m in times.minutes:
-            counts[m] += 1
-    times = Times.of(m for m, n in counts.items() if 2 * n >= len(ranks))
-    rows = [row for _, its in parts for row in its]
-    excess, step, waits, others_wait = mean_of_step(rows, "excess", "step", "waits", "others_wait")
-    it, others = alone(job, [host], ranks, times.minutes)
+def of_group(job: Job, group: Group, note: str, closely: bool) -> Finding:
+    """closely: also what it does meanwhile, which takes some queries."""
+    host, ranks, times, kind = group.host, group.ranks, group.times, group.kind
+    excess, step, waits, others_wait = mean_of_step(group.rows, "excess", "step", "waits", "others_wait")
+    it, others = alone(job, [host], ranks, times.minutes) if closely else ({}, {})
     clock_said = low_clock(it, others)
     if clock_said and kind == "slow-rank":
         kind = "throttled-gpu"
     who = {"slow-host": "host %s (ranks %s)" % (line(host), ranges(ranks))}.get(kind, "%s (host %s)" % (rank_name(ranks[0]), line(host)))
     what = {"late-data": "gets its data late", "throttled-gpu": "has a GPU that is throttled"}.get(kind, "is slow")
     said = "%s %s %s: a step of its own takes %s longer than the others', who wait for it: %s of a step" % (who, what, times.said(job), duration(excess), percent(excess / step))
-    finding = Finding(kind, [host], ranks, said, times.stretches[0][0], ends(job, times), excess, step, times.stretches)
-    finding.because.append("waits %s a step in collectives, the others %s" % (duration(waits), duration(others_wait)))
-    finding.because += [note] if note else []
-    finding.because += [clock_said] if clock_said else []
-    finding.because += [text for text in (phases_said(it, others), *meanwhile(job, [host], ranks, times.minutes)) if text]
-    return finding
+    because = ["waits %s a step in collectives, the others %s" % (duration(waits), duration(others_wait)), note, clock_said]
+    if closely:
+        because += [phases_said(it, others), *meanwhile(job, [host], ranks, times.minutes)]
+    return Finding(kind, [host], ranks, said, times.stretches[0][0], ends(job, times), excess, step, times.stretches, [text for text in because if text])
 
 
 def mean_of_step(rows: list[Row], *keys: str) -> list[float]:
