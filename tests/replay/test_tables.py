@@ -192,9 +192,37 @@ def test_documented(tmp_path):
         assert key + documented == table.column_names, name
 
 
-def test_impossible_times(tmp_path):
+CONTAINER = "0123456789ab"
+
+
+@pytest.mark.parametrize(
+    "said, job",
+    [
+        ([dict(name="run-a", launcher=1, id="run-a", world_size=2, meets="10.0.0.1 29500")] * 2, "run-a"),
+        ([dict(world_size=2, meets="10.0.0.1 29500")] * 2, "10.0.0.1-29500"),
+        ([dict(world_size=2, meets="127.0.0.1 29500")] * 2, "host-29500"),
+        ([dict(name=CONTAINER, launcher=4, world_size=2, meets="master-0 29500"), dict(name="ba9876543210", launcher=4, world_size=2, meets="master-0 29500")], "master-0-29500"),
+        ([dict(name=CONTAINER, launcher=4, world_size=2, meets="localhost 29500")] * 2, CONTAINER),
+        ([dict(world_size=-1)] * 2, "host-pid-3"),
+    ],
+)
+def test_job(tmp_path, said, job):
+    """The name that all ranks of a job have, and no other job."""
+    path = tmp_path / "jobs.rec"
+    records = [rec.host(), rec.window(1, 10**9)]
+    for pid, words in zip((7, 8), said):
+        records += [rec.target(pid, rank=pid - 7, parent=3), rec.record("JOB", pid=pid, uid=5, since_ns=1, local_rank=-1, restarts=-1, **words)]
+    path.write_bytes(rec.recording(records))
+    assert [(row["job"], row["rank"], row["uid"]) for row in rows(tables_of(path, tmp_path / "out")["ranks"])] == [(job, 0, 5), (job, 1, 5)]
+
+
+YEAR_NS = 366 * 24 * 3600 * 10**9
+
+
+@pytest.mark.parametrize("window, targets", [((1, 2**63), 1), ((2**64 - 10**9, 2**64 - 1), 1), ((2**63 - 10**9, 2**63 - 1), 1), ((1, YEAR_NS), 20)])
+def test_impossible_times(tmp_path, window, targets):
     path = tmp_path / "bad.rec"
-    path.write_bytes(rec.recording([rec.host(), rec.target(7), rec.window(1, 2**63)]))
+    path.write_bytes(rec.recording([rec.host(), *(rec.target(7 + i) for i in range(targets)), rec.window(*window)]))
     result = recordings.run("export", path, "-f", "arrow", "-o", tmp_path / "out")
     assert result.returncode == helpers.ERROR and b"impossible times" in result.stderr and b"fix:" in result.stderr
     assert not list((tmp_path / "out").glob("*"))

@@ -199,16 +199,20 @@ static bool is_launcher(const struct job *job, const struct steps *steps, const 
 	return starts;
 }
 
-static int build(struct job *job, const struct steps *steps, struct minutes_of *of, struct minute_wait **waits)
+/* before: how many minutes the processes before it have. */
+static int build(struct job *job, const struct steps *steps, struct minutes_of *of, struct minute_wait **waits,
+		 size_t before)
 {
 	size_t slot_cnt;
 	int64_t last;
 	int err;
 
 	find_extent(job, of);
+	if (of->until_ns > INT64_MAX || job__wall_ns(job, of->since_ns) < 0 || job__wall_ns(job, of->until_ns) < 0)
+		return -EINVAL;
 	of->first = job__minute(job, of->since_ns);
 	last = job__minute(job, of->until_ns);
-	if (last < of->first || last - of->first >= MINUTES_MAX)
+	if (last < of->first || last - of->first >= (int64_t)(MINUTES_MAX - before))
 		return -EINVAL;
 	of->cnt = last - of->first + 1;
 	of->minutes = calloc(of->cnt, sizeof(*of->minutes));
@@ -237,7 +241,7 @@ static int build(struct job *job, const struct steps *steps, struct minutes_of *
 struct minutes *minutes__new(struct job *job, const struct steps *steps, int *err)
 {
 	struct minutes *minutes = calloc(1, sizeof(*minutes));
-	size_t target_cnt;
+	size_t target_cnt, minute_cnt = 0;
 	const struct rec_target *targets = job__targets(job, &target_cnt);
 
 	*err = minutes ? 0 : -ENOMEM;
@@ -251,8 +255,8 @@ struct minutes *minutes__new(struct job *job, const struct steps *steps, int *er
 		if (targets[i].role != ROLE_MAIN || is_launcher(job, steps, &targets[i]))
 			continue;
 		minutes->all[minutes->cnt].target = &targets[i];
-		*err = build(job, steps, &minutes->all[minutes->cnt], &minutes->waits[minutes->cnt]);
-		minutes->cnt++;
+		*err = build(job, steps, &minutes->all[minutes->cnt], &minutes->waits[minutes->cnt], minute_cnt);
+		minute_cnt += minutes->all[minutes->cnt++].cnt;
 	}
 	if (!*err)
 		return minutes;

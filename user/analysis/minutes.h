@@ -10,7 +10,7 @@
 #include "user/analysis/steps.h"
 
 #define MINUTE_NS   60000000000ull
-#define MINUTES_MAX (366 * 24 * 60) /* of a process; a recording that says more is damaged */
+#define MINUTES_MAX (1024 * 1024) /* of all processes together: a day of 700 ranks */
 
 /* A wait of the steps' thread, by phase and cause. */
 struct minute_wait {
@@ -40,7 +40,7 @@ struct minutes_of {
 
 struct minutes;
 
-/* Of main processes but launchers. NULL with *err: -ENOMEM, or -EINVAL where its times are impossible. */
+/* Of main processes but launchers. NULL with *err: -ENOMEM, or -EINVAL where its times are impossible, or they are more than MINUTES_MAX. */
 struct minutes *minutes__new(struct job *job, const struct steps *steps, int *err);
 void minutes__free(struct minutes *minutes); /* accepts NULL */
 const struct minutes_of *minutes__all(const struct minutes *minutes, size_t *cnt);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "user/analysis/minutes.h"
 #include "user/cmd/input.h"
 #include "user/cmd/parse.h"
 #include "user/export/export.h"
@@ -480,7 +481,9 @@ static int export_tables(const struct export_models *models, const struct export
 	}
 	tables = tables__new(models->job, arguments->pid, &err);
 	if (err == -EINVAL)
-		log__error("record again", "%s has impossible times", input__name(arguments->file));
+		log__error("record again, or export one process with --pid",
+			   "%s has impossible times, or more minutes of processes than %d",
+			   input__name(arguments->file), MINUTES_MAX);
 	for (size_t i = 0; i < tables__cnt() && !err; i++)
 		err = write_table(tables, i, arguments->output);
 	tables__free(tables);

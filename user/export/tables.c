@@ -106,21 +106,27 @@ static void put_host(const struct tables *tables, const struct rec_target *targe
 	snprintf(host, 72, "%.64s", other ?: first->hostname);
 }
 
-/* Where its ranks meet, which jobs without a name have in common: "HOST-29500". */
-static void put_meeting(const struct rec_job *known, const char *host, char *job, size_t size)
+/* Where its ranks meet, which those of a job without a name have in common: "HOST-29500". `far`: only if that is not on each one's own host. */
+static void put_meeting(const struct rec_job *known, const char *host, bool far, char *job, size_t size)
 {
 	char address[80];
 	char *port;
+	bool own;
 
 	snprintf(address, sizeof(address), "%.*s", (int)sizeof(known->meets), known->meets);
 	port = strchr(address, ' ');
 	if (!port || known->world_size == 1)
 		return;
 	*port++ = 0;
-	if (!strncmp(address, "127.", 4) || !strcmp(address, "localhost") || !strcmp(address, "::1"))
-		snprintf(job, size, "%s-%s", host, port);
-	else
-		snprintf(job, size, "%s-%s", address, port);
+	own = !strncmp(address, "127.", 4) || !strcmp(address, "localhost") || !strcmp(address, "::1");
+	if (!own || !far)
+		snprintf(job, size, "%s-%s", own ? host : address, port);
+}
+
+/* Each rank of a job may be in a container of its own. */
+static bool is_container(const char *name)
+{
+	return strspn(name, "0123456789abcdef") == 12 && !name[12];
 }
 
 /*
@@ -150,8 +156,8 @@ void tables__put_key(const struct tables *tables, const struct rec_target *targe
 	put_host(tables, target, host);
 	if (known)
 		snprintf(job, sizeof(job), "%.64s", known->name);
-	if (known && !job[0])
-		put_meeting(known, host, job, sizeof(job));
+	if (known && (!job[0] || is_container(job)))
+		put_meeting(known, host, job[0], job, sizeof(job));
 	if (!job[0])
 		snprintf(job, sizeof(job), "%s-pid-%u", host, REC_PID(starter_of(tables->job, target)));
 	arrow__text(arrow, job);

@@ -102,56 +102,76 @@ static void put_use(struct looks *looks, uint64_t end_ns, struct arrow *arrow)
 	looks->last = now;
 }
 
-/* How long its quotas were used up between two times; below 0: it has none. */
-static int64_t throttled_ns(struct job *job, uint32_t pid, uint64_t from_ns, uint64_t to_ns)
+/* What else is known of a minute: sums, and how many readings they are of. */
+struct minute_use {
+	uint64_t throttled_ns, throttles;
+	double busy_percent, mhz, milliwatts;
+	size_t busy_percent_cnt, mhz_cnt, milliwatts_cnt;
+};
+
+/* NULL: it is not in one of the process's minutes. */
+static struct minute_use *use_at(const struct job *job, const struct minutes_of *of, struct minute_use *uses,
+				 uint64_t time_ns)
+{
+	int64_t minute = job__minute(job, time_ns) - of->first;
+
+	return minute < 0 || minute >= (int64_t)of->cnt ? NULL : &uses[minute];
+}
+
+/* How long its quotas were used up, between looks a second apart. */
+static void add_throttles(struct job *job, const struct minutes_of *of, struct minute_use *uses)
 {
 	size_t cnt;
 	const struct rec_throttle *all = resources__throttles(job__resources(job), &cnt);
-	uint64_t sum = 0;
-	bool known = false;
 
 	for (size_t i = 1; i < cnt; i++) {
 		const struct rec_throttle *a = &all[i - 1], *b = &all[i];
+		struct minute_use *use;
 
-		if (a->pid != pid || b->pid != pid || a->group != b->group || b->time_ns <= from_ns ||
-		    b->time_ns > to_ns || b->throttled_ns < a->throttled_ns)
+		if (a->pid != of->target->pid || b->pid != a->pid || a->group != b->group ||
+		    b->throttled_ns < a->throttled_ns)
 			continue;
-		known = true;
-		sum = saturating__add(sum, b->throttled_ns - a->throttled_ns);
+		use = use_at(job, of, uses, b->time_ns);
+		if (!use)
+			continue;
+		use->throttled_ns = saturating__add(use->throttled_ns, b->throttled_ns - a->throttled_ns);
+		use->throttles++;
 	}
-	return known && sum <= INT64_MAX ? (int64_t)sum : -1;
 }
 
-/* The machine's only GPU; of several, the records do not say which one a process uses. */
-static void put_gpu_use(const struct job *job, const struct gpu *gpu, uint64_t from_ns, uint64_t to_ns,
-			struct arrow *arrow)
+/* Of the machine's only GPU; of several, the records do not say which one a process uses. */
+static void add_gpu_readings(const struct job *job, const struct gpu *gpu, const struct minutes_of *of,
+			     struct minute_use *uses)
 {
 	struct gpu_readings all = gpu_readings__of(job, gpu), one = gpu_readings__next(&all);
-	double busy = 0, mhz = 0, watts = 0;
-	size_t busy_cnt = 0, mhz_cnt = 0, watts_cnt = 0;
 
 	for (size_t i = 0; !all.cnt && i < one.cnt; i++) {
-		const struct rec_gpu_usage *use = &one.items[i];
+		const struct rec_gpu_usage *reading = &one.items[i];
+		struct minute_use *use = use_at(job, of, uses, reading->time_ns);
 
-		if (use->time_ns < from_ns || use->time_ns >= to_ns)
+		if (!use)
 			continue;
-#define ADD(sum, value) sum += value == GPU_UNKNOWN ? 0 : value, sum##_cnt += value != GPU_UNKNOWN
-		ADD(busy, use->busy_percent);
-		ADD(mhz, use->sm_mhz);
-		ADD(watts, use->power_mw);
+#define ADD(sum, value) use->sum += value == GPU_UNKNOWN ? 0 : value, use->sum##_cnt += value != GPU_UNKNOWN
+		ADD(busy_percent, reading->busy_percent);
+		ADD(mhz, reading->sm_mhz);
+		ADD(milliwatts, reading->power_mw);
 #undef ADD
 	}
-	put_ratio(arrow, busy_cnt, busy / 100 / busy_cnt);
-	put_ratio(arrow, mhz_cnt, mhz / mhz_cnt);
-	put_ratio(arrow, watts_cnt, watts / 1000 / watts_cnt);
+}
+
+static void put_more_use(const struct minute_use *use, struct arrow *arrow)
+{
+	tables__put_known(arrow, use->throttles && use->throttled_ns <= INT64_MAX ? (int64_t)use->throttled_ns : -1);
+	put_ratio(arrow, use->busy_percent_cnt, use->busy_percent / 100 / use->busy_percent_cnt);
+	put_ratio(arrow, use->mhz_cnt, use->mhz / use->mhz_cnt);
+	put_ratio(arrow, use->milliwatts_cnt, use->milliwatts / 1000 / use->milliwatts_cnt);
 }
 
 static void put_window(struct tables *tables, const struct minutes_of *of, size_t i, struct looks *looks,
-		       const struct gpu *gpu, struct arrow *arrow)
+		       const struct minute_use *use, struct arrow *arrow)
 {
 	const struct minute *minute = &of->minutes[i];
-	uint64_t offset_ns = job__wall_ns(tables->job, 0);
-	uint64_t from_ns = (of->first + i) * MINUTE_NS - offset_ns, to_ns = from_ns + MINUTE_NS;
+	uint64_t end_ns = (of->first + i + 1) * MINUTE_NS - job__wall_ns(tables->job, 0);
 
 	tables__put_key(tables, of->target, arrow);
 	tables__put_minute(arrow, of->first + i);
@@ -168,9 +188,8 @@ static void put_window(struct tables *tables, const struct minutes_of *of, size_
 	arrow__int(arrow, minute->slow_steps);
 	arrow__int(arrow, lost(tables->job));
 	put_cost(tables->job, of->target->pid, arrow);
-	put_use(looks, to_ns, arrow);
-	tables__put_known(arrow, throttled_ns(tables->job, of->target->pid, from_ns, to_ns));
-	put_gpu_use(tables->job, gpu, from_ns, to_ns, arrow);
+	put_use(looks, end_ns, arrow);
+	put_more_use(use, arrow);
 	arrow__end_row(arrow);
 }
 
@@ -182,10 +201,16 @@ static int put_windows(struct tables *tables, struct arrow *arrow)
 
 	while (gpu && (of = tables__next(tables, &at))) {
 		struct looks looks = {.samples = resource_samples__of(tables->job, of->target->pid)};
+		struct minute_use *uses = calloc(of->cnt, sizeof(*uses));
 
+		if (!uses)
+			return -ENOMEM;
+		add_throttles(tables->job, of, uses);
+		add_gpu_readings(tables->job, gpu, of, uses);
 		for (size_t i = 0; i < of->cnt; i++)
 			if (of->minutes[i].seen_ns || of->minutes[i].rested_ns || of->minutes[i].steps)
-				put_window(tables, of, i, &looks, gpu, arrow);
+				put_window(tables, of, i, &looks, &uses[i], arrow);
+		free(uses);
 	}
 	return gpu ? 0 : -ENOMEM;
 }
