@@ -61,6 +61,12 @@ def set_up(_):
     return {}
 
 
+def set_up_engines(_):
+    """Tests that want them say so when they are skipped."""
+    subprocess.run(["tools/setup.sh", "python", "--engines"], stdout=subprocess.DEVNULL)
+    return {}
+
+
 def built(*targets):
     def build(_):
         status = subprocess.run(make(*targets)).returncode
@@ -158,6 +164,7 @@ class Script:
 
 PARTS = {
     "set-up": set_up,
+    "engines": set_up_engines,
     "build": built("all", "tests", "doubles"),
     "doubles": built("doubles"),
     "packages": built("packages"),
@@ -177,7 +184,7 @@ PARTS = {
 }
 RUNS = {
     "gate": ["set-up", "build", "C", "replay", "python", "live"],
-    "all": ["set-up", "build", "packages", "C-all", "replay-all", "fuzz", "lint", "e2e", "python-all", "alone", "matrix", "vm"],
+    "all": ["set-up", "engines", "build", "packages", "C-all", "replay-all", "fuzz", "lint", "e2e", "python-all", "alone", "matrix", "vm"],
 }
 BESIDE = {"live": ["C", "replay", "python"], "e2e": ["C-all", "replay-all", "fuzz", "lint"]}  # parts that run beside that one, if the same run has both
 

@@ -73,8 +73,9 @@ def tables(writer: Writer, host: Host, hour_ns: int, skew: int, found: list[Rank
             out[table] = _cumulative(rows, found, since, until, so_far, table, entries)
     if rows.profile.kernels:
         out["gpu"] = _gpu(rows, found, until)
-    if any(hour.each for hour in found):
-        out["steps"] = _steps(rows, [hour for hour in found if hour.each])
+    with_steps = [hour for hour in found if hour.each and hour.count]
+    if with_steps:
+        out["steps"] = _steps(rows, with_steps)
     return out
 
 

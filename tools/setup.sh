@@ -11,6 +11,7 @@
 #   tools/setup.sh python --jax           a Python with JAX and without torch, for the tests of JAX
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
 #   tools/setup.sh python --readers       the first one, with what the tests use when it is there: readers of traces and screens, pytest-xdist
+#   tools/setup.sh python --engines       that, with the other engines of tables (Spark, which wants Java, and ClickHouse), notebooks and loggers
 #   tools/setup.sh python --zoo           environments with what the programs of tests/zoo want, over each that has torch; prints "3.11 PATH" for each
 #   tools/setup.sh packaging              what the tests of packages use: lintian, debootstrap, zsh, fish, buildah; prints the folder of a bare Debian, made once
 #   tools/setup.sh plan [--small]         what `make demo` will fetch, and how much; prints nothing where nothing is missing
@@ -40,6 +41,7 @@ TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
 # Of what these require, jupyterlab, tensorboard and what they bring are not needed to read a trace.
 BARE_READER_PACKAGES='HolisticTraceAnalysis torch-tb-profiler'
 READER_PACKAGES='perfetto protobuf viztracer pandas polars pyarrow duckdb ipython plotly networkx pydot psutil pyyaml pyte py-spy greenlet nvtx pytest-xdist accelerate'
+ENGINE_PACKAGES='pyspark chdb tensorboard nbclient nbformat ipykernel'
 # jaxlib's landmarks are local symbols: a version of which they are known to be there.
 JAX_PACKAGES='jax==0.10.2 jaxlib==0.10.2 numpy'
 # What the programs of tests/zoo want: a group is installed together, or the programs that want it are skipped. The others: on interpreters that are
@@ -285,7 +287,9 @@ setup_jax() {
 	setup_venv '' "$JAX_PACKAGES" jax
 }
 
+# $1: more of them.
 setup_readers() {
+	readers="$READER_PACKAGES ${1:-}"
 	python=$(setup_python)
 	case $python in
 	"${XDG_CACHE_HOME:-$HOME/.cache}"/stepflame/*) ;;
@@ -295,10 +299,10 @@ setup_readers() {
 		;;
 	esac
 	# shellcheck disable=SC2086 # lists of words, here and below
-	if ! python_has "$python" $BARE_READER_PACKAGES $READER_PACKAGES; then
-		say "installing $BARE_READER_PACKAGES, $READER_PACKAGES for $python"
-		"$python" -m pip install --quiet --disable-pip-version-check $READER_PACKAGES >&2 ||
-			fail "pip could not install $READER_PACKAGES" 'see its message above'
+	if ! python_has "$python" $BARE_READER_PACKAGES $readers; then
+		say "installing $BARE_READER_PACKAGES, $readers for $python"
+		"$python" -m pip install --quiet --disable-pip-version-check $readers >&2 ||
+			fail "pip could not install $readers" 'see its message above'
 		"$python" -m pip install --quiet --disable-pip-version-check --no-deps $BARE_READER_PACKAGES >&2 ||
 			fail "pip could not install $BARE_READER_PACKAGES" 'see its message above'
 	fi
@@ -525,6 +529,10 @@ python)
 	--readers)
 		[ $# -eq 2 ] || usage
 		setup_readers
+		;;
+	--engines)
+		[ $# -eq 2 ] || usage
+		setup_readers "$ENGINE_PACKAGES"
 		;;
 	--zoo)
 		[ $# -eq 2 ] || usage

@@ -21,7 +21,8 @@ static void print_help(FILE *out)
 		fprintf(out, "  %-10s %s\n", c->name, c->help);
 	fputs("\n  --help     this, as -h does\n"
 	      "  --version  the version\n\n"
-	      "`stepflame help COMMAND` explains a command, as `stepflame COMMAND --help` does.\n",
+	      "`stepflame help COMMAND` explains a command, as `stepflame COMMAND --help` does.\n"
+	      "`stepflame fleet`, which says what holds up jobs of many hosts, is in the Python package.\n",
 	      out);
 }
 
@@ -64,7 +65,10 @@ static int refuse(const char *name)
 	similar__try(&similar, option ? "--help" : "help");
 	if (option)
 		similar__try(&similar, "--version");
-	if (similar.best) {
+	if (!strcmp(name, "fleet")) {
+		log__error("pip install 'stepflame[fleet]', and run python3 -m stepflame.fleet",
+			   "fleet is in the Python package, which this program is not part of");
+	} else if (similar.best) {
 		log__error("`stepflame --help` lists the commands", "there is no %s '%s'; did you mean '%s'?", kind,
 			   name, similar.best);
 	} else if (option) {

@@ -91,6 +91,14 @@ def test_lies_are_left_out_and_named(store, tmp_path):
     assert {rank.rank: rank.offset for rank in found.ranks} == {rank: offset for rank, offset in true.items() if rank != 24}
 
 
+def test_each_second_step_alone(store, tmp_path):
+    """At other offsets the two have no step in common."""
+    found = align(rewritten(store, tmp_path, lambda table, _: table.filter(pa.array(table["step"].to_numpy() % 2 == 0))), "train")
+    true = true_offsets(store, found.reference[2])
+    even = [rank for rank in found.ranks if true[rank.rank] % 2 == 0]
+    assert len(even) > 8 and all(rank.offset == true[rank.rank] for rank in even)
+
+
 def test_nothing_to_align(tmp_path):
     assert align(tmp_path, "train").ranks == []
 

@@ -73,7 +73,7 @@ def test_errors():
     said = "stepflame: 10.0 s recorded\nstepflame: error: cannot write to x.rec any more:\n  No space left\n  fix: free some\n       space\nstepflame: recording written\n"
     error = errors.of_output(said, 1, "record")
     assert (error.what, error.fix, error.status) == ("cannot write to x.rec any more: No space left", "free some space", 1)
-    assert errors.of_output("", -9, "record").what == "stepflame record was killed by SIGKILL: it said nothing"
+    assert errors.of_output("stepflame: armed\n", -9, "record").what == "stepflame record was killed by SIGKILL"
     assert errors.of_output("", 7, "record").what == "stepflame record ended with exit status 7: it said nothing"
     with pytest.raises(stepflame.StepflameError, match="cannot run stepflame report: embedded null byte"):
         program.run("report", "a\0b")

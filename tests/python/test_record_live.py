@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def test_recorder_killed(recorded):
     said, file = recorded["kills"]
     assert said["steps"] == 2 * STEPS and said["ended_by"] is None and said["same_handlers"]
     (message,) = said["logged"]
-    assert "the recording ended before the block did: stepflame record was killed by SIGKILL" in message
+    assert message == "stepflame: %s ended before the block did: stepflame record was killed by SIGKILL" % file
     assert stepflame.load(file).summary["window"]["steps"] >= STEPS
     said, _ = recorded["kills-required=true"]
     assert "killed by SIGKILL" in said["ended_by"] and not said["logged"]
@@ -183,6 +184,17 @@ def test_attach(bench, tmp_path):
     with pytest.raises(stepflame.StepflameError, match="there is no process %d" % job.pid) as raised:
         stepflame.attach(job.pid)
     assert raised.value.status == helpers.TARGET
+
+
+def test_attacher_killed(bench, tmp_path):
+    """Nobody waits for the recording any more: it ends, and the job runs on."""
+    job = bench.job("plain_loop.py", "--epochs", 10_000).until_ready()
+    job.release()
+    attacher = bench.process(sys.executable, "-c", "import stepflame; stepflame.attach(%d, None, %r)" % (job.pid, str(tmp_path / "left.rec")))
+    helpers.until(helpers.END_SECONDS, lambda: (tmp_path / "left.rec").exists() and (tmp_path / "left.rec").stat().st_size > 4096, attacher.what)
+    attacher.popen.send_signal(signal.SIGKILL)
+    until_nothing_is_left(tmp_path)
+    assert stepflame.load(tmp_path / "left.rec").summary["window"]["steps"] and job.running()
 
 
 @pytest.mark.long

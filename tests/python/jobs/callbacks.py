@@ -12,7 +12,7 @@ import time
 
 import torch
 
-STEPS, PAUSE = 150, 0.01
+STEPS, HELD, PAUSE = 150, 10, 0.01
 
 
 class Logged(logging.Handler):
@@ -22,6 +22,14 @@ class Logged(logging.Handler):
 
     def emit(self, record):
         self.messages.append(record.getMessage())
+
+
+def hold(steps, callback):
+    """One step lasts until the recording has begun, if one shall: how many it has does not depend on how fast the machine is."""
+    periodic = callback._periodic
+    while steps == HELD and periodic._thread and periodic._thread.is_alive() and not (periodic._child and "stepflame: armed" in periodic._child.said()):
+        time.sleep(0.01)
+    time.sleep(PAUSE)
 
 
 def mlflow_store(folder):
@@ -51,8 +59,8 @@ def lightning(library, folder, name, options):
             self.net, self.steps = torch.nn.Linear(8, 1), 0
 
         def training_step(self, batch, index):
-            time.sleep(PAUSE)
             self.steps += 1
+            hold(self.steps, callback)
             if options.get("fails") and self.steps == STEPS // 2:
                 raise RuntimeError("of the job")
             return self.net(batch).sum()
@@ -83,18 +91,18 @@ def transformers(library, folder, name, options):
             self.net, self.steps = torch.nn.Linear(8, 1), 0
 
         def forward(self, x):
-            time.sleep(PAUSE)
             self.steps += 1
+            hold(self.steps, callback)
             return {"loss": self.net(x).sum()}
 
-    model = Model()
+    model, callback = Model(), StepflameCallback(**options)
     if name == "mlflow":
         os.environ["MLFLOW_TRACKING_URI"] = mlflow_store(folder)
     settings = transformers.TrainingArguments(
         folder, max_steps=STEPS, per_device_train_batch_size=1, save_strategy="no", use_cpu=True, disable_tqdm=True, report_to=[name] if name in ("tensorboard", "wandb", "mlflow") else []
     )
     rows = [{"x": torch.ones(8)} for _ in range(STEPS)]
-    transformers.Trainer(model, settings, train_dataset=rows, callbacks=[StepflameCallback(**options)]).train()
+    transformers.Trainer(model, settings, train_dataset=rows, callbacks=[callback]).train()
     return {"steps": model.steps, "ended_by": None}
 
 

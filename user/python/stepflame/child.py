@@ -18,6 +18,7 @@ from .errors import StepflameError, of_output
 PYTHON = sys.executable if os.path.basename(sys.executable or "").startswith("python") else "python3"
 SUPERVISOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "supervisor.py")
 START_SECONDS = 30
+SAID_BYTES = 1 << 16
 POLL_SECONDS = 0.01
 KILLED_SECONDS = 5  # until the end of a killed program is known
 END_SECONDS = 60  # until a program that was told to end has written its last part
@@ -44,7 +45,9 @@ class Child:
             raise StepflameError("cannot start stepflame: %s" % failure, "check memory, limits and the temporary folder (TMPDIR)") from None
 
     def said(self) -> str:
-        return os.pread(self._log.fileno(), 1 << 20, 0).decode(errors="replace")
+        """The end of it."""
+        log = self._log.fileno()
+        return os.pread(log, SAID_BYTES, max(0, os.fstat(log).st_size - SAID_BYTES)).decode(errors="replace")
 
     def error(self) -> StepflameError:
         return of_output(self.said(), self.status or 0, "record")

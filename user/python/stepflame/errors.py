@@ -28,11 +28,13 @@ def of_output(said: str, status: int, command: str) -> StepflameError:
     if messages:
         parts = [[" ".join(part.split()) for part in message.split("\n  fix: ", 1)] for message in messages]
         return StepflameError("; ".join(part[0] for part in parts), next((part[1] for part in parts if len(part) > 1), None), status)
-    first = (said.strip() or "it said nothing").splitlines()[0]
+    lines = said.strip().splitlines() or ["it said nothing"]
     if status == USAGE:
-        return StepflameError(first.partition(": ")[2] or first, "stepflame help %s lists the options" % command, status)
-    end = "was killed by %s" % signal.Signals(-status).name if status < 0 else "ended with exit status %d" % status
-    return StepflameError("stepflame %s %s: %s" % (command, end, first), None, status)
+        return StepflameError(lines[0].partition(": ")[2] or lines[0], "stepflame help %s lists the options" % command, status)
+    if status < 0:
+        number = -status
+        return StepflameError("stepflame %s was killed by %s" % (command, signal.Signals(number).name if number in set(signal.Signals) else "signal %d" % number), None, status)
+    return StepflameError("stepflame %s ended with exit status %d: %s" % (command, status, lines[-1]), None, status)
 
 
 def tell_once(text: str) -> None:

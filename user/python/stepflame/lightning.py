@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A callback for Lightning's Trainer: Trainer(callbacks=[StepflameCallback()])."""
 
-import importlib
+import importlib.util
 import os
 import sys
 from typing import Any, Collection, Optional

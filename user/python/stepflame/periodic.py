@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What the callbacks of Lightning and of transformers share: recordings of this process now and then, by a thread that waits for the program."""
 
+import functools
 import os
 import shutil
 import signal
@@ -19,8 +20,8 @@ FINISH_SECONDS = 30  # for which the end of a training waits for the end of a re
 class Made:
     """What there is to be attached to a logger."""
 
-    def __init__(self, recording: Recording, page: str, summary: str, step: int) -> None:
-        self.recording, self.page, self.summary, self.step = recording, page, summary, step
+    def __init__(self, page: str, summary: str, step: int) -> None:
+        self.page, self.summary, self.step = page, summary, step
 
     def as_markdown(self) -> str:
         return "".join("    %s\n" % line for line in self.summary.splitlines())
@@ -59,12 +60,14 @@ class Periodic:
 
     def _run(self, stem: str, step: int, publish: Callable[[Made], None]) -> None:
         try:
+            if "://" in stem:
+                raise StepflameError("%s is no folder of this machine" % os.path.dirname(stem), "name one: folder=")
             os.makedirs(os.path.dirname(stem), exist_ok=True)
             recording = Recording(stem + ".rec")
-            if not self._record(os.path.abspath(recording.path)):
+            if not self._record(recording.path):
                 return
-            made = Made(recording, recording.flame(stem + ".html"), recording.report(), step)
-            LOG.info("stepflame: recorded %g s at step %d: %s", self.duration, step, made.page)
+            made = Made(recording.flame(stem + ".html"), recording.report(), step)
+            LOG.info("stepflame: recorded %s s at step %d: %s", self.duration, step, made.page)
             publish(made)
         except Exception as error:
             tell_once("nothing is recorded, or shown: %s" % error)
@@ -94,13 +97,13 @@ class Periodic:
 def guarded(method: Callable[..., None]) -> Callable[..., None]:
     """A hook of a callback that tells of what it does not raise."""
 
+    @functools.wraps(method)
     def hook(*arguments: Any, **named: Any) -> None:
         try:
             method(*arguments, **named)
         except Exception as error:
             tell_once("the callback failed, and the training goes on: %s: %s" % (type(error).__name__, error))
 
-    hook.__name__, hook.__doc__ = method.__name__, method.__doc__
     return hook
 
 

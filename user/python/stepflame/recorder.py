@@ -2,7 +2,9 @@
 """Recordings from Python: of another process, attach(), and of this one, record()."""
 
 import os
+import shutil
 import tempfile
+import weakref
 from types import TracebackType
 from typing import Any, Optional, Type, Union
 
@@ -23,10 +25,17 @@ def attach(pid: int, duration: Union[None, float, str] = 10, output: Optional[PA
     Records a running process for so many seconds (or "2m"; None: until it ends), with the options of `stepflame record`: ops=True, frequency=19.
     Without an output the recording is in a temporary file, for as long as it is used.
     """
-    keep = None if output else tempfile.TemporaryDirectory(prefix="stepflame-")
-    path = os.path.join(keep.name, "stepflame.rec") if keep else os.path.abspath(output or "")
-    Child(*arguments(pid, path, duration, options)).complete(duration)
-    return Recording(path, keep=keep)
+    folder = None if output else tempfile.mkdtemp(prefix="stepflame-")
+    recording = Recording(output or os.path.join(folder or "", "stepflame.rec"))
+    if folder:
+        weakref.finalize(recording, remove, folder, os.getpid())
+    Child(*arguments(pid, recording.path, duration, options)).complete(duration)
+    return recording
+
+
+def remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # not in a fork of the process, when that ends
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class record:
@@ -48,7 +57,7 @@ class record:
         end_seconds: float = END_SECONDS,
         **options: Any,
     ) -> None:
-        self.output, self.pid, self.duration, self.options = os.path.abspath(output), pid, duration, options
+        self.output, self.pid, self.duration, self.options = output, pid, duration, options
         self.required, self.attach_seconds, self.end_seconds = required, attach_seconds, end_seconds
         self._child: Optional[Child] = None
 
@@ -56,20 +65,20 @@ class record:
         recording = self._recording = Recording(self.output)
         self._owner = os.getpid()
         try:
-            self._child = Child(*arguments(self.pid or self._owner, self.output, self.duration, self.options))
+            self._child = Child(*arguments(self.pid or self._owner, recording.path, self.duration, self.options))
             try:
                 self._child.until_armed(self.attach_seconds)
             except BaseException:
                 self._child.end(0)
                 self._child = None
                 raise
-        except StepflameError as error:
+        except Exception as error:
             if self.required:
                 raise
-            recording.error = error
+            recording.error = error if isinstance(error, StepflameError) else StepflameError(repr(error))
             tell_once("nothing is recorded: %s" % error)
         else:
-            recording.error = StepflameError("%s is still being recorded" % self.output, "read it behind the with block")
+            recording.error = StepflameError("%s is still being recorded" % recording.path, "read it behind the with block")
         return recording
 
     def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException], traceback: Optional[TracebackType]) -> None:
@@ -83,4 +92,4 @@ class record:
         error = child.error()
         if self.required and not value:
             raise error
-        tell_once("the recording ended before the block did: %s" % error)
+        tell_once("%s ended before the block did: %s" % (self._recording.path, error))

@@ -45,11 +45,9 @@ class Recording:
     ops = Table()
     gpu = Table()
 
-    def __init__(self, path: PATH, *, keep: Optional["tempfile.TemporaryDirectory[str]"] = None) -> None:
-        """keep: the temporary folder of the file, to be removed with the last that uses it."""
-        self.path = os.fspath(path)
+    def __init__(self, path: PATH) -> None:
+        self.path = os.path.abspath(path)
         self.error: Optional[StepflameError] = None  # why there is nothing to read
-        self._keep = keep
         self._tables: Optional[Dict[str, "pyarrow.Table"]] = None
 
     def __repr__(self) -> str:
@@ -58,7 +56,7 @@ class Recording:
     def _read(self, command: str, *arguments: str) -> str:
         if self.error:
             raise self.error
-        return program.run(command, *arguments, "--", os.path.abspath(self.path))
+        return program.run(command, *arguments, "--", self.path)
 
     def _export(self) -> Dict[str, "pyarrow.Table"]:
         """Of all tables. Memory is mapped, so that the files may go at once, and a table takes memory only where it is read."""

@@ -199,11 +199,11 @@ def against(reference: Sequence, track: Track) -> Aligned:
         best = np.argpartition(-like, min(CANDIDATES, len(like) - 1))[:CANDIDATES]
         tried = {int(offsets[i]) for i in best if like[i] >= SURE}
         # of the same step all ranks are released at once: nowhere else the ends are as near to each other
-        found = sorted((_measure(reference.track, track, offset, out) for offset in tried), key=lambda one: one.spread_ns or 0)
-        beside = [_measure(reference.track, track, found[0].offset + by, out) for by in (-1, 1)] if found else []
+        found = _measured(reference.track, track, tried, out)
         if found:
             out = found[0]
-            out.next_ns = min(one.spread_ns or 0 for one in found[1:] + beside if one.offset != out.offset)
+            others = found[1:] + _measured(reference.track, track, {out.offset - 1, out.offset + 1}, out)
+            out.next_ns = min((one.spread_ns or 0 for one in others), default=None)
     return out if out.how != "none" else _by_time(reference.track, track, out)
 
 
@@ -213,8 +213,16 @@ def _pairs(reference: Track, track: Track, offset: int) -> tuple[np.ndarray, np.
     return mine, yours
 
 
-def _measure(reference: Track, track: Track, offset: int, base: Aligned) -> Aligned:
+def _measured(reference: Track, track: Track, offsets: set[int], base: Aligned) -> list[Aligned]:
+    """Those at which there are steps that both have, the nearest first."""
+    found = [one for offset in offsets if (one := _measure(reference, track, offset, base))]
+    return sorted(found, key=lambda one: one.spread_ns or 0)
+
+
+def _measure(reference: Track, track: Track, offset: int, base: Aligned) -> Aligned | None:
     mine, yours = _pairs(reference, track, offset)
+    if not len(mine):
+        return None
     apart = track.end_ns[yours] - reference.end_ns[mine]
     clock = int(np.median(apart))
     lengths = reference.length_ns[mine]
