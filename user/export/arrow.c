@@ -57,6 +57,8 @@ void arrow__fail(struct arrow *arrow, int err)
 
 void arrow__add_bytes(struct arrow *arrow, struct arrow_bytes *to, const void *bytes, size_t cnt)
 {
+	if (!cnt)
+		return;
 	if (to->room - to->cnt < cnt) {
 		size_t room = 2 * to->room + cnt + 64;
 		void *grown = realloc(to->items, room);

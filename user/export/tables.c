@@ -209,16 +209,16 @@ static const struct arrow_column rank_columns[] = {
 	NULLABLE("ending", TEXT),
 };
 
-/* A text that is not 0-terminated when full; "": null. */
-static void put_field(struct arrow *arrow, const char *field, size_t bytes)
+/* A text that is not 0-terminated when full. empty: what "" becomes. */
+static void put_field(struct arrow *arrow, const char *field, size_t bytes, const char *empty)
 {
 	char text[512];
 
 	utf8__copy(text, sizeof(text), field, bytes);
-	arrow__text(arrow, text[0] ? text : NULL);
+	arrow__text(arrow, text[0] ? text : empty);
 }
 
-#define PUT_FIELD(arrow, field) put_field(arrow, field, sizeof(field))
+#define PUT_FIELD(arrow, field) put_field(arrow, field, sizeof(field), NULL)
 
 static void put_job(const struct tables *tables, uint32_t pid, struct arrow *arrow)
 {
@@ -265,8 +265,8 @@ static int put_ranks(struct tables *tables, struct arrow *arrow)
 		PUT_FIELD(arrow, target->python);
 		PUT_FIELD(arrow, target->torch);
 		PUT_FIELD(arrow, target->jax);
-		PUT_FIELD(arrow, host->version);
-		PUT_FIELD(arrow, host->kernel);
+		put_field(arrow, host->version, sizeof(host->version), "");
+		put_field(arrow, host->kernel, sizeof(host->kernel), "");
 		arrow__text(arrow, of->track ? common__step_rule_name(of->track->rule) : NULL);
 		tables__put_time(tables, of->since_ns, arrow);
 		tables__put_time(tables, of->until_ns, arrow);
