@@ -39,7 +39,8 @@ static void emit_job(struct session *s, struct target *t)
 	struct proc_status status;
 	struct job_id id;
 
-	job_id__read(&t->process, &id);
+	if (job_id__read(&t->process, &id) && t->job.pid)
+		return; /* it is ending: what it has said holds */
 	job_id__to_record(&id, &rec);
 	if (!proc__status(t->process.pid, 0, &status))
 		rec.uid = status.uids[0];
