@@ -22,7 +22,7 @@ void job_id__find_container(struct job_id *id)
 	}
 }
 
-int job_id__read(const struct process *process, struct job_id *out)
+void job_id__read(const struct process *process, struct job_id *out)
 {
 	const struct environ_value values[] = {
 		{"TORCHELASTIC_RUN_ID", out->run, sizeof(out->run)},
@@ -36,15 +36,12 @@ int job_id__read(const struct process *process, struct job_id *out)
 		{"TORCHELASTIC_RESTART_COUNT", out->restarts, sizeof(out->restarts)},
 	};
 
-	int err;
-
 	*out = (struct job_id){0};
-	err = process__environs_now(process, values, sizeof(values) / sizeof(*values));
+	process__environs_now(process, values, sizeof(values) / sizeof(*values));
 	if (!strcmp(out->run, "none")) /* torchrun's default, of any number of jobs */
 		out->run[0] = 0;
 	if (!process__cgroup(process->pid, out->cgroup, sizeof(out->cgroup)))
 		job_id__find_container(out);
-	return err;
 }
 
 enum launcher job_id__launcher(const struct job_id *id)

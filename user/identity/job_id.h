@@ -19,8 +19,8 @@ struct job_id {
 	char container[CONTAINER_ID + 1];            /* the id in that path */
 };
 
-/* What cannot be read is left empty. 0, or -errno: the process has ended, or does not answer. */
-int job_id__read(const struct process *process, struct job_id *out);
+/* What cannot be read is left empty: the process has ended, or does not answer. */
+void job_id__read(const struct process *process, struct job_id *out);
 /* Finds the id of a container in the path of its cgroup: "" if there is none. */
 void job_id__find_container(struct job_id *id);
 /* What started it, as far as it is known. */

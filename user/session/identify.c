@@ -39,9 +39,10 @@ static void emit_job(struct session *s, struct target *t)
 	struct proc_status status;
 	struct job_id id;
 
-	if (job_id__read(&t->process, &id) && t->job.pid)
-		return; /* it is ending: what it has said holds */
+	job_id__read(&t->process, &id);
 	job_id__to_record(&id, &rec);
+	if (!rec.launcher && !rec.meets[0] && (t->job.launcher || t->job.meets[0]))
+		return; /* it is ending, or does not answer: what it has said holds */
 	if (!proc__status(t->process.pid, 0, &status))
 		rec.uid = status.uids[0];
 	if (!memcmp(&rec, &t->job, sizeof(rec)))
