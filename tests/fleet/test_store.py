@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -142,13 +143,35 @@ def test_a_bad_recording_is_named_and_the_others_come(bench):
 
 
 def test_a_bad_file_of_the_store_is_put_aside(bench):
-    path = bench.recording(minutes({0: 60}))
-    bench.bring(path)
+    """Each one, and other tables keep the rows of all minutes."""
+    bench.bring(bench.recording(minutes({0: 60, 1: 60})))
     file = next((bench.store / "v1/windows").rglob("*.parquet"))
-    file.write_bytes(file.read_bytes()[:100])
-    counts = bench.bring(path)
-    assert len(counts.left_out) == 1 and str(file) in counts.left_out[0] and len(bench.rows("windows")) == 1
-    assert file.with_name("." + file.name + ".bad").exists()
+    for minute in (2, 3):
+        file.write_bytes(file.read_bytes()[:100])
+        counts = bench.bring(bench.recording(minutes({minute: 60})))
+        assert len(counts.left_out) == 1 and str(file) in counts.left_out[0] and list(marks(bench, "windows")) == [minute]
+    assert len(list(file.parent.glob(".%s.*.bad" % file.name))) == 2
+    for table in ("steps", "waits", "samples"):
+        assert set(marks(bench, table)) == {0, 1, 2, 3}, table
+
+
+@pytest.mark.parametrize("number", (errno.EACCES, errno.EIO, errno.EMFILE, errno.ESTALE))
+def test_a_file_that_cannot_be_read_now_stays(bench, monkeypatch, number):
+    """Nothing of its content is known: the recording is not imported, and comes the next time."""
+    bench.bring(bench.recording(minutes({0: 60})))
+    path, real = bench.recording(minutes({1: 60})), pq.ParquetFile
+
+    def failing(file, *words, **options):
+        if "/windows/" in str(file):
+            raise OSError(number, os.strerror(number))
+        return real(file, *words, **options)
+
+    monkeypatch.setattr(pq, "ParquetFile", failing)
+    counts = bench.bring(path, again=False)
+    assert counts.recordings == 0 and len(counts.left_out) == 1 and os.strerror(number) in counts.left_out[0]
+    monkeypatch.undo()
+    assert bench.bring(path, again=False).recordings == 1 and not list(bench.store.rglob("*.bad"))
+    assert set(marks(bench, "windows")) == set(marks(bench, "steps")) == {0, 1}
 
 
 def test_tables_of_another_program_are_refused(bench):

@@ -151,21 +151,26 @@ def seen_by_code(windows: pa.Table) -> dict[int, int]:
     return dict(zip(minute_codes(windows).to_pylist(), windows.column("seen_ns").to_pylist()))
 
 
-def winners(old: pa.Table, new: pa.Table, grown: set[int], counts: Counts) -> tuple[pa.Array, pa.Array]:
-    """Of which minutes the rows of the file stay, and of which those of the recording come. grown: processes of which the file has the same
-    recording, from before it grew."""
+def winners(old: pa.Table, new: pa.Table, grown: set[int], counts: Counts) -> pa.Array:
+    """Of which minutes the rows of the recording come, in place of what the file has. grown: processes of which the file has the same recording,
+    from before it grew."""
     old_seen, new_seen = seen_by_code(old), seen_by_code(new)
-    stay, come = set(old_seen), set(new_seen)
-    for code in stay & come:
+    come = set(new_seen)
+    for code in set(old_seen) & come:
         before, now = old_seen[code], new_seen[code]
         if code // 64 not in grown and before != now and before > 0 and now > 0 and before + now <= MINUTE_US * 1000:
             counts.in_parts += 1  # otherwise one of them surely contains some of the other
-        (come if before > now else stay).discard(code)
-    return pa.array(sorted(stay), pa.int64()), pa.array(sorted(come), pa.int64())
+        if before > now:
+            come.discard(code)
+    return pa.array(sorted(come), pa.int64())
 
 
-def of_codes(table: pa.Table, codes: pa.Array) -> pa.Table:
-    return table.filter(pc.is_in(minute_codes(table), codes)) if table.num_rows else table
+def of_codes(table: pa.Table, codes: pa.Array, others: bool = False) -> pa.Table:
+    """The rows of these minutes; others: those of all others."""
+    if not table.num_rows:
+        return table
+    mask = pc.is_in(minute_codes(table), codes)
+    return table.filter(pc.invert(mask) if others else mask)
 
 
 def newest(table: pa.Table, name: str) -> pa.Table:
@@ -189,18 +194,21 @@ def ordered(table: pa.Table, name: str) -> pa.Table:
 
 
 def read_file(path: Path, table: str, counts: Counts) -> pa.Table:
-    """The rows of a file of the store. One that cannot be read is put aside, so that it is neither lost nor in the way."""
+    """The rows of a file of the store. One whose content is bad is put aside, so that it is neither lost nor in the way."""
     empty = schema.TABLES[table].schema.empty_table()
-    if not path.exists():
-        return empty
     try:
-        found = pq.ParquetFile(path)
-        wrong = schema.differences(found.schema_arrow, table)
-        if not wrong:
-            return in_schema(found.read(), table)
+        with open(path, "rb") as file:
+            found = pq.ParquetFile(file)
+            wrong = schema.differences(found.schema_arrow, table)
+            if not wrong:
+                return in_schema(found.read(), table)
+    except FileNotFoundError:
+        return empty
     except (OSError, pa.ArrowException) as error:
+        if isinstance(error, pa.ArrowMemoryError) or getattr(error, "errno", None):
+            raise  # it says nothing of the content; pyarrow's OSError of a bad one has no number
         wrong = str(error).splitlines()[0]
-    aside = path.with_name("." + path.name + ".bad")
+    aside = path.with_name(".%s.%d.bad" % (path.name, time.time_ns()))
     path.rename(aside)
     counts.left_out.append("%s: %s; put aside as %s" % (path, wrong, aside.name))
     return empty
@@ -289,8 +297,9 @@ class Import:
     def minutes(self, export: Export, part: Part) -> None:
         old = {"windows": read_file(part.file(self.root, "windows", self.cluster), "windows", self.counts)}
         new = {"windows": export.rows("windows", part)}
-        stay, come = winners(old["windows"], new["windows"], self.grown(export, part), self.counts)
-        self.counts.minutes |= {(part.host, code, part.hour) for code in seen_by_code(new["windows"])}
+        come = winners(old["windows"], new["windows"], self.grown(export, part), self.counts)
+        known = minute_codes(new["windows"])
+        self.counts.minutes |= {(part.host, code, part.hour) for code in known.to_pylist()}
         if not len(come):
             return
         stacks = None
@@ -298,9 +307,9 @@ class Import:
             path = part.file(self.root, name, self.cluster)
             before = old.get(name) or read_file(path, name, self.counts)
             recorded = new.get(name) or export.rows(name, part)
-            coming = of_codes(recorded, come)
-            self.counts.without_window += recorded.num_rows - coming.num_rows - of_codes(recorded, stay).num_rows
-            merged = ordered(pa.concat_tables([of_codes(before, stay), coming]), name)
+            self.counts.without_window += of_codes(recorded, known, others=True).num_rows
+            # all other rows stay, also of minutes without a row in `windows`: its file may have been put aside
+            merged = ordered(pa.concat_tables([of_codes(before, come, others=True), of_codes(recorded, come)]), name)
             if name == "samples":
                 stacks = pc.unique(merged.column("stack"))
                 self.stacks(export, part, stacks)
