@@ -174,6 +174,36 @@ def test_a_file_that_cannot_be_read_now_stays(bench, monkeypatch, number):
     assert set(marks(bench, "windows")) == set(marks(bench, "steps")) == {0, 1}
 
 
+def test_a_link_in_place_of_a_lock_is_not_followed(bench):
+    victim = bench.folder / "victim"
+    victim.write_text("kept")
+    (bench.store / "v1/.import").mkdir(parents=True)
+    (bench.store / "v1/.import/h1.lock").symlink_to(victim)
+    counts = bench.bring(bench.recording(minutes({0: 60})))
+    assert victim.read_text() == "kept" and counts.recordings == 0 and "h1.lock" in counts.left_out[0]
+
+
+def test_links_in_place_of_temporary_files_are_not_followed(bench):
+    """In place of those that a name can be guessed of."""
+    victim, path = bench.folder / "victim", bench.recording(minutes({0: 60}))
+    victim.write_text("kept")
+    bench.bring(path)
+    done = bench.store / "v1/.import" / (os.uname().nodename + ".json")
+    for file in (*(bench.store / "v1").rglob("*.parquet"), done):
+        for name in (".%s.%d.tmp" % (file.name, os.getpid()), "%s.%d.tmp" % (file.stem, os.getpid())):
+            file.with_name(name).symlink_to(victim)
+    counts = bench.bring(bench.recording(minutes({0: 60, 1: 60}, mark=2)))
+    assert victim.read_text() == "kept" and counts.recordings == 1 and marks(bench, "steps") == {0: {2}, 1: {2}} and json.loads(done.read_text())
+    assert not any(file.is_symlink() for file in (*(bench.store / "v1").rglob("*.parquet"), done))
+
+
+def test_files_have_the_usual_mode(bench):
+    bench.bring(bench.recording(minutes({0: 60})))
+    mask = os.umask(0)
+    os.umask(mask)
+    assert {path.stat().st_mode & 0o777 for path in bench.store.rglob("*.parquet")} == {0o666 & ~mask}
+
+
 def test_tables_of_another_program_are_refused(bench):
     tables = minutes({0: 60})
     tables["windows"] = tables["windows"].drop_columns(["seen_ns"])

@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -21,6 +22,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -214,17 +216,39 @@ def read_file(path: Path, table: str, counts: Counts) -> pa.Table:
     return empty
 
 
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` at the end. Its name cannot be guessed: nobody else can have put a link there."""
+    for left in path.parent.glob(".%s.*.tmp" % path.name):  # of an import that was killed: the caller's lock says that none other is at it
+        left.unlink()
+    temporary = path.with_name(".%s.%s.tmp" % (path.name, secrets.token_hex(8)))
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
 def write_file(path: Path, rows: pa.Table, table: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(".%s.*.tmp" % path.name):  # of an import that was killed: the lock says that none other is at it
-        left.unlink()
-    temporary = path.with_name(".%s.%d.tmp" % (path.name, os.getpid()))
     spec = schema.TABLES[table].schema
     texts = [column.name for column in spec if column.type == pa.utf8()] + (["frames.list.element"] if table == "stacks" else [])
     numbers = {column.name: "DELTA_BINARY_PACKED" for column in spec if pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type)}
     rows = rows.replace_schema_metadata({"stepflame.schema": str(schema.VERSION)})
-    pq.write_table(rows, temporary, compression="zstd", compression_level=3, use_dictionary=texts, column_encoding=numbers, row_group_size=ROW_GROUP)
-    os.replace(temporary, path)
+    with replaced(path) as file:
+        pq.write_table(rows, file, compression="zstd", compression_level=3, use_dictionary=texts, column_encoding=numbers, row_group_size=ROW_GROUP)
 
 
 class Import:
@@ -259,11 +283,10 @@ class Import:
 
     def remember(self, done_file: Path, known: str, stamp: list[int]) -> None:
         """Only to save work: without this file everything is imported again, to the same result."""
-        done = {key: value for key, value in read_done(done_file).items() if os.path.exists(key.partition("\n")[0])}
-        done[known] = stamp
-        temporary = done_file.with_suffix(".%d.tmp" % os.getpid())
-        temporary.write_text(json.dumps(done))
-        os.replace(temporary, done_file)
+        with locked(done_file.with_suffix(".lock")), replaced(done_file) as file:
+            done = {key: value for key, value in read_done(done_file).items() if os.path.exists(key.partition("\n")[0])}
+            done[known] = stamp
+            file.write(json.dumps(done).encode())
 
     def recording(self, path: Path) -> bool:
         with tempfile.TemporaryDirectory(prefix=EXPORT_PREFIX + "%d-" % os.getpid()) as folder:
@@ -387,13 +410,6 @@ def recordings_in(sources: Iterable[str | Path], counts: Counts) -> list[Path]:
             return 0
 
     return sorted(found, key=age)
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def versions_beside(store: str | Path) -> list[str]:
