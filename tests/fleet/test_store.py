@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -140,6 +141,43 @@ def test_a_bad_recording_is_named_and_the_others_come(bench):
     bad.write_text("nonsense")
     counts = bench.bring(bad, good, bench.folder / "none.rec")
     assert counts.recordings == 1 and sorted(text.rpartition("/")[2] for text in counts.left_out) == ["bad.rec: it is no recording", "none.rec: no such file"]
+
+
+def test_a_program_that_is_not_there(bench):
+    bench.program = str(bench.folder / "none")
+    counts = bench.bring(bench.recording(minutes({0: 60})))
+    assert counts.recordings == 0 and len(counts.left_out) == 1 and "cannot run %s: No such file" % bench.program in counts.left_out[0]
+
+
+def test_what_is_no_regular_file(bench):
+    for path in (bench.folder / "pipe.rec", bench.folder / "in/pipe.rec"):
+        path.parent.mkdir(exist_ok=True)
+        os.mkfifo(path)
+        writer = subprocess.Popen(["sh", "-c", ': > "$0"', path])  # so that who reads it does not wait for ever
+        counts = bench.bring(path if path.parent == bench.folder else path.parent)
+        writer.kill()
+        writer.wait()
+        assert counts.recordings == 0 and counts.left_out == ["%s: it is no regular file" % path]
+
+
+def test_a_disk_that_is_full(bench):
+    """/dev/full is one."""
+    paths = [bench.recording(minutes({i: 60}, pid=i)) for i in (1, 2)]
+    bench.bring(paths[0])
+    done = bench.store / "v1/.import" / (os.uname().nodename + ".json")
+    before = done.read_text()
+    real = store.replaced
+
+    @contextlib.contextmanager
+    def full(path):
+        with real(path) as file, open("/dev/full", "wb", buffering=0) as disk:
+            yield disk if path == done else file
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "replaced", full)
+        counts = bench.bring(paths[1], again=False)
+    assert counts.recordings == 1 and len(counts.left_out) == 1 and "No space left" in counts.left_out[0] and done.read_text() == before
+    assert not list(bench.store.rglob("*.tmp")) and bench.bring(paths[1], again=False).recordings == 1
 
 
 def test_a_bad_file_of_the_store_is_put_aside(bench):

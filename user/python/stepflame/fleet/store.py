@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
@@ -271,37 +272,52 @@ class Import:
         remove_left_exports()
         done_file = self.own / (safe_name(os.uname().nodename) + ".json")
         for path in recordings_in(sources, self.counts):
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 status = os.stat(path)
-                stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
-                known = str(path.resolve()) + "\n" + self.cluster
-                if not self.again and read_done(done_file).get(known) == stamp:
-                    self.counts.unchanged += 1
-                elif self.recording(path):
-                    self.remember(done_file, known, stamp)
+            except OSError as error:
+                self.counts.left_out.append("%s: %s" % (path, "no such file" if isinstance(error, FileNotFoundError) else error.strerror))
+                continue
+            if not stat.S_ISREG(status.st_mode):  # the program would wait for what somebody writes into a pipe
+                self.counts.left_out.append("%s: it is no regular file" % path)
+                continue
+            stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
+            known = str(path.resolve()) + "\n" + self.cluster
+            if not self.again and read_done(done_file).get(known) == stamp:
+                self.counts.unchanged += 1
+            elif self.recording(path):
+                self.remember(done_file, known, stamp)
         return self.counts
 
     def remember(self, done_file: Path, known: str, stamp: list[int]) -> None:
         """Only to save work: without this file everything is imported again, to the same result."""
-        with locked(done_file.with_suffix(".lock")), replaced(done_file) as file:
-            done = {key: value for key, value in read_done(done_file).items() if os.path.exists(key.partition("\n")[0])}
-            done[known] = stamp
-            file.write(json.dumps(done).encode())
+        try:
+            with locked(done_file.with_suffix(".lock")), replaced(done_file) as file:
+                done = {key: value for key, value in read_done(done_file).items() if os.path.exists(key.partition("\n")[0])}
+                done[known] = stamp
+                file.write(json.dumps(done).encode())
+        except OSError as error:
+            self.counts.left_out.append("%s: %s; the next import reads %s again" % (done_file, error.strerror, known.partition("\n")[0]))
 
     def recording(self, path: Path) -> bool:
-        with tempfile.TemporaryDirectory(prefix=EXPORT_PREFIX + "%d-" % os.getpid()) as folder:
-            ran = subprocess.run([self.program, "export", str(path), "-f", "arrow", "-o", folder], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
-            if ran.returncode != 0:
-                lines = [line for line in ran.stderr.splitlines() if "error: " in line] or ran.stderr.splitlines() or ["exit status %d" % ran.returncode]
-                self.counts.left_out.append("%s: %s" % (path, lines[0].partition("error: ")[2] or lines[0]))
-                return False
-            try:
+        try:
+            with tempfile.TemporaryDirectory(prefix=EXPORT_PREFIX + "%d-" % os.getpid()) as folder:
+                self.export(path, folder)
                 self.tables(Export(Path(folder)))
-            except (StepflameError, pa.ArrowException, OSError) as error:
-                self.counts.left_out.append("%s: %s" % (path, getattr(error, "what", error)))
-                return False
+        except (StepflameError, pa.ArrowException, OSError) as error:
+            self.counts.left_out.append("%s: %s" % (path, getattr(error, "what", error)))
+            return False
         self.counts.recordings += 1
         return True
+
+    def export(self, path: Path, folder: str) -> None:
+        command = [self.program, "export", str(path), "-f", "arrow", "-o", folder]
+        try:
+            ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        except OSError as error:
+            raise StepflameError("cannot run %s: %s" % (self.program, error.strerror)) from None
+        if ran.returncode != 0:
+            lines = [line for line in ran.stderr.splitlines() if "error: " in line] or ran.stderr.splitlines() or ["exit status %d" % ran.returncode]
+            raise StepflameError(lines[0].partition("error: ")[2] or lines[0])
 
     def tables(self, export: Export) -> None:
         by_table = {name: export.parts(name) for name in (*CUMULATIVE_TABLES, "windows")}
@@ -393,15 +409,13 @@ def recordings_in(sources: Iterable[str | Path], counts: Counts) -> list[Path]:
     """Recordings themselves, those in a folder, and those of a folder of `stepflame watch`; the oldest first."""
     found = []
     for source in map(Path, sources):
-        if source.is_dir():
+        if os.path.isdir(source):
             inside = [*source.glob("*.rec"), *(source / "events").glob("*.rec")]
             if not inside:
                 counts.left_out.append("%s: there is no recording in this folder" % source)
             found += inside
-        elif source.exists():
-            found.append(source)
         else:
-            counts.left_out.append("%s: no such file" % source)
+            found.append(source)
 
     def age(path: Path) -> float:
         try:
