@@ -136,6 +136,32 @@ def test_without_steps(bench):
     assert sorted(path.name for path in (bench.store / "v1").iterdir() if path.name[0] != ".") == ["actions", "ranks", "samples", "stacks", "waits", "windows"]
 
 
+def test_steps_after_none(bench):
+    path = bench.recording(minutes({0: 60}))
+    for steps in (False, True):
+        counts = [store.Import(bench.store, "c", bench.program, steps=steps).run([path]) for _ in range(2)]
+        assert [c.unchanged for c in counts] == [0, 1]
+    store.Import(bench.store, "c", bench.program, again=True, steps=False).run([path])
+    assert marks(bench, "steps") == {0: {1}}
+
+
+def test_without_steps_none_stay_that_are_not_of_the_minute(bench):
+    bench.bring(bench.recording(minutes({0: 60, 1: 10})))
+    for seen in ({1: 60, 2: 60}, {0: 60, 1: 60}):
+        tables = minutes(seen, mark=2)
+        store.Import(bench.store, "c", bench.program, steps=False).run([bench.recording(tables)])
+        assert marks(bench, "steps") == {0: {1}}
+    bench.bring(bench.recording(minutes({1: 60})))
+    assert set(marks(bench, "steps")) == {0, 1} and set(marks(bench, "windows")) == {0, 1, 2}
+
+
+def test_a_minute_that_comes_without_rows_takes_the_old_ones_away(bench):
+    bench.bring(bench.recording(minutes({0: 30})))
+    bench.bring(bench.recording({**minutes({0: 60}, mark=2), "waits": generated.as_exported([], "waits")}))
+    assert marks(bench, "windows") == {0: {2}} and marks(bench, "waits") == {}
+    assert generated.duckdb(str(bench.store)).run("SELECT count(*) AS n FROM waits") == [{"n": 0}]
+
+
 def test_a_bad_recording_is_named_and_the_others_come(bench):
     bad, good = bench.folder / "bad.rec", bench.recording(minutes({0: 60}))
     bad.write_text("nonsense")

@@ -260,7 +260,7 @@ class Import:
         self.cluster = cluster
         self.program = program
         self.again = again
-        self.minute_tables = MINUTE_TABLES if steps else MINUTE_TABLES[1:]
+        self.steps = steps
         self.counts = Counts()
         self.own = self.root / ".import"
         try:
@@ -281,7 +281,7 @@ class Import:
                 self.counts.left_out.append("%s: it is no regular file" % path)
                 continue
             stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
-            known = str(path.resolve()) + "\n" + self.cluster
+            known = "\n".join([str(path.resolve()), self.cluster, *(["no steps"] if not self.steps else [])])
             if not self.again and read_done(done_file).get(known) == stamp:
                 self.counts.unchanged += 1
             elif self.recording(path):
@@ -341,17 +341,20 @@ class Import:
         self.counts.minutes |= {(part.host, code, part.hour) for code in known.to_pylist()}
         if not len(come):
             return
-        stacks = None
-        for name in self.minute_tables:
+        for name in MINUTE_TABLES:
             path = part.file(self.root, name, self.cluster)
             before = old.get(name) or read_file(path, name, self.counts)
+            if name == "steps" and not self.steps:  # of a minute that now has more, those that are there are too few
+                seen = seen_by_code(old["windows"])
+                more = [code for code, now in seen_by_code(new["windows"]).items() if now > seen.get(code, -1)]
+                self.write(path, before, of_codes(before, pa.array(more, pa.int64()), others=True), name)
+                continue
             recorded = new.get(name) or export.rows(name, part)
             self.counts.without_window += of_codes(recorded, known, others=True).num_rows
             # all other rows stay, also of minutes without a row in `windows`: its file may have been put aside
             merged = ordered(pa.concat_tables([of_codes(before, come, others=True), of_codes(recorded, come)]), name)
             if name == "samples":
-                stacks = pc.unique(merged.column("stack"))
-                self.stacks(export, part, stacks)
+                self.stacks(export, part, pc.unique(merged.column("stack")))
             self.write(path, before, merged, name)
 
     def grown(self, export: Export, part: Part) -> set[int]:
@@ -380,7 +383,7 @@ class Import:
         self.write(path, before, merged, name)
 
     def write(self, path: Path, before: pa.Table, merged: pa.Table, name: str) -> None:
-        if merged.num_rows and not (before.num_rows == merged.num_rows and before.equals(merged)):
+        if not before.equals(merged):
             write_file(path, merged, name)
             self.counts.files += 1
 
