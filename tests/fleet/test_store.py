@@ -25,10 +25,10 @@ HOUR = 1793527200000000  # 2026-11-01 10:00 UTC, us
 MINUTE = 60000000
 
 
-def minutes(seen_s: dict[int, float], pid: int = 7, mark: int = 1, host: str = "h1", job: str = "j", since: int = HOUR) -> dict[str, pa.Table]:
+def minutes(seen_s: dict[int, float], pid: int = 7, mark: int = 1, host: str = "h1", job: str = "j", since: int = HOUR, rank: int | None = 0) -> dict[str, pa.Table]:
     """A recording that saw so much of each minute; `mark` is in all of its rows."""
     rows: dict[str, list[dict[str, object]]] = {name: [] for name in schema.TABLES}
-    key = {"job": job, "host": host, "pid": pid, "rank": 0}
+    key = {"job": job, "host": host, "pid": pid, "rank": rank}
     for minute, seen in seen_s.items():
         at = {**key, "minute": HOUR + minute * MINUTE}
         rows["windows"].append({**at, "seen_ns": int(seen * 1e9), "steps": 2, "step_ns": 2 * mark, "forward_ns": 2 * mark, "longest_ns": mark})
@@ -102,6 +102,15 @@ def test_who_saw_more_of_a_minute_wins_with_all_its_rows(bench, order):
         assert marks(bench, table) == {0: {1}, 1: {1}, 2: {2}, 3: {2}}, table
     assert counts[1].in_parts == 1  # 10 and 45 s of minute 2 may be different ones; of minute 1 all is there
     assert [row["stack"] for row in bench.rows("stacks")] == [1, 2]
+
+
+@pytest.mark.parametrize("other, n", (({"rank": 1}, 2), ({"rank": None}, 0), ({"host": "h.1"}, 0), ({"host": "h/1"}, 2)))
+def test_another_process_with_that_host_and_pid(bench, other, n):
+    """Two machines of one name, or of names that make one file: what is not kept is said."""
+    bench.bring(bench.recording(minutes({0: 60, 1: 60}, host="h_1")))
+    counts = bench.bring(bench.recording(minutes({0: 60, 1: 10, 2: 60}, mark=2, **{"host": "h_1", **other})))
+    assert sum(counts.others.values()) == n and counts.recordings == 1
+    assert [text.partition(" of ")[0] for text in counts.left_out] == (["host %s: 2 minutes" % other.get("host", "h_1")] if n else [])
 
 
 def test_a_recording_that_grows(bench):

@@ -20,6 +20,7 @@ import stat
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,7 @@ class Counts:
     jobs: set[str] = field(default_factory=set)
     in_parts: int = 0
     without_window: int = 0
+    others: Counter[str] = field(default_factory=Counter)  # by host, minutes of a process of which the store had another with the same pid
     left_out: list[str] = field(default_factory=list)
 
 
@@ -154,14 +156,26 @@ def seen_by_code(windows: pa.Table) -> dict[int, int]:
     return dict(zip(minute_codes(windows).to_pylist(), windows.column("seen_ns").to_pylist()))
 
 
+def who_by_code(windows: pa.Table) -> dict[int, tuple[str, int | None]]:
+    return dict(zip(minute_codes(windows).to_pylist(), zip(windows.column("host").to_pylist(), windows.column("rank").to_pylist())))
+
+
+def are_two(one: tuple[str, int | None], other: tuple[str, int | None]) -> bool:
+    """Of two processes with one pid in one minute. Of a rank that is not known nothing can be said."""
+    return one[0] != other[0] or None not in (one[1], other[1]) and one[1] != other[1]
+
+
 def winners(old: pa.Table, new: pa.Table, grown: set[int], counts: Counts) -> pa.Array:
     """Of which minutes the rows of the recording come, in place of what the file has. grown: processes of which the file has the same recording,
     from before it grew."""
     old_seen, new_seen = seen_by_code(old), seen_by_code(new)
+    old_who, new_who = who_by_code(old), who_by_code(new)
     come = set(new_seen)
     for code in set(old_seen) & come:
         before, now = old_seen[code], new_seen[code]
-        if code // 64 not in grown and before != now and before > 0 and now > 0 and before + now <= MINUTE_US * 1000:
+        if are_two(old_who[code], new_who[code]):
+            counts.others[new_who[code][0]] += 1
+        elif code // 64 not in grown and before != now and before > 0 and now > 0 and before + now <= MINUTE_US * 1000:
             counts.in_parts += 1  # otherwise one of them surely contains some of the other
         if before > now:
             come.discard(code)
@@ -286,6 +300,11 @@ class Import:
                 self.counts.unchanged += 1
             elif self.recording(path):
                 self.remember(done_file, known, stamp)
+        for host, n in sorted(self.counts.others.items()):
+            self.counts.left_out.append(
+                "host %s: %d minutes of processes whose pid another machine's has there, of the same name: the one that was seen for longer stays; "
+                "give each machine a name of its own, or import each with another --cluster" % (host, n)
+            )
         return self.counts
 
     def remember(self, done_file: Path, known: str, stamp: list[int]) -> None:
