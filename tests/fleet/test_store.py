@@ -119,6 +119,11 @@ def test_a_recording_that_grows(bench):
     assert [c.in_parts for c in counts] == [0, 0, 0] and marks(bench, "steps") == {0: {2}, 1: {3}, 2: {3}}
 
 
+def test_files_that_several_recordings_wrote_count_once(bench):
+    counts = bench.bring(*(bench.recording(minutes({i: 60}, mark=i)) for i in (1, 2)))
+    assert counts.recordings == 2 and counts.files == len(list(bench.store.rglob("*.parquet"))) == 7
+
+
 def test_what_adds_up_is_replaced_by_the_later(bench):
     early, late = minutes({0: 60}, mark=3), minutes({0: 60, 1: 60}, mark=5)
     for order in ((early, late), (late, early)):

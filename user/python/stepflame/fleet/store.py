@@ -48,7 +48,7 @@ class Counts:
 
     recordings: int = 0
     unchanged: int = 0
-    files: int = 0  # written
+    written: set[Path] = field(default_factory=set)
     minutes: set[tuple[str, int, int]] = field(default_factory=set)  # host, pid, minute
     hosts: set[str] = field(default_factory=set)
     jobs: set[str] = field(default_factory=set)
@@ -56,6 +56,10 @@ class Counts:
     without_window: int = 0
     others: Counter[str] = field(default_factory=Counter)  # by host, minutes of a process of which the store had another with the same pid
     left_out: list[str] = field(default_factory=list)
+
+    @property
+    def files(self) -> int:
+        return len(self.written)
 
 
 @dataclass(frozen=True, order=True)
@@ -404,7 +408,7 @@ class Import:
     def write(self, path: Path, before: pa.Table, merged: pa.Table, name: str) -> None:
         if not before.equals(merged):
             write_file(path, merged, name)
-            self.counts.files += 1
+            self.counts.written.add(path)
 
 
 EXPORT_PREFIX = "stepflame-fleet-"
