@@ -11,6 +11,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -280,6 +281,36 @@ def test_files_have_the_usual_mode(bench):
     mask = os.umask(0)
     os.umask(mask)
     assert {path.stat().st_mode & 0o777 for path in bench.store.rglob("*.parquet")} == {0o666 & ~mask}
+
+
+def test_only_exports_that_nobody_works_on_are_removed(bench, monkeypatch):
+    """The import may be one of another container that shares the folder: its PID is none here."""
+    monkeypatch.setattr(tempfile, "tempdir", str(bench.folder))
+    monkeypatch.setattr(os, "getpid", lambda: 4194304)
+    left, new, real = bench.folder / (store.EXPORT_PREFIX + "4194304-left"), bench.folder / (store.EXPORT_PREFIX + "new"), store.Export
+    for folder in (left, new):
+        folder.mkdir()
+    (left / "steps.arrow").write_text("")
+
+    def export(folder):
+        store.remove_left_exports()
+        assert not left.exists() and new.exists()
+        return real(folder)
+
+    monkeypatch.setattr(store, "Export", export)
+    counts = bench.bring(bench.recording(minutes({0: 60})))
+    assert counts.recordings == 1 and not counts.left_out
+    os.utime(new, (0, 0))
+    store.remove_left_exports()
+    assert not list(bench.folder.glob(store.EXPORT_PREFIX + "*"))
+
+
+@pytest.mark.parametrize("host", ("_h1", ".h1", "-h1", "\u00e91", ""))
+def test_names_that_engines_skip(bench, host):
+    bench.bring(bench.recording(minutes({0: 60}, host=host)))
+    files = list(bench.store.rglob("*.parquet"))
+    assert len(files) == 7 and all(file.name[0].isalnum() for file in files)
+    assert generated.duckdb(str(bench.store)).run("SELECT host FROM windows") == [{"host": host}]
 
 
 def test_tables_of_another_program_are_refused(bench):

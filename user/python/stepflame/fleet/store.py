@@ -74,7 +74,7 @@ class Part:
         date, hour = divmod(self.hour, 24)
         day = time.strftime("%Y-%m-%d", time.gmtime(date * 86400))
         folder = root / table / ("date=" + day) / ("cluster=" + safe_name(cluster)) / ("job=" + safe_name(self.job))
-        return folder / ("%s-%02d.parquet" % (re.sub(r"^\.", "_", safe_name(self.host)), hour))  # names that begin with a dot are no tables
+        return folder / ("%s-%02d.parquet" % (re.sub(r"^(?=[._-])", "host", safe_name(self.host)), hour))  # Spark skips names that begin with a dot or _
 
 
 def safe_name(text: str) -> str:
@@ -251,10 +251,10 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+def locked(path: Path, flags: int = os.O_RDWR | os.O_CREAT, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+    file = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, how)
         yield
     finally:
         os.close(file)
@@ -323,7 +323,7 @@ class Import:
 
     def recording(self, path: Path) -> bool:
         try:
-            with tempfile.TemporaryDirectory(prefix=EXPORT_PREFIX + "%d-" % os.getpid()) as folder:
+            with tempfile.TemporaryDirectory(prefix=EXPORT_PREFIX) as folder, locked(Path(folder), os.O_DIRECTORY, fcntl.LOCK_SH):
                 self.export(path, folder)
                 self.tables(Export(Path(folder)))
         except (StepflameError, pa.ArrowException, OSError) as error:
@@ -415,11 +415,12 @@ EXPORT_PREFIX = "stepflame-fleet-"
 
 
 def remove_left_exports() -> None:
-    """The temporary folders of imports that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(EXPORT_PREFIX + "*-*"):
-        pid = folder.name[len(EXPORT_PREFIX) :].partition("-")[0]
-        with contextlib.suppress(OSError):
-            if pid.isdigit() and not os.path.exists("/proc/" + pid) and folder.stat().st_uid == os.getuid():
+    """The temporary folders of imports that were killed: nobody has a lock on them. A PID would not say, for containers can share the folder."""
+    for folder in Path(tempfile.gettempdir()).glob(EXPORT_PREFIX + "*"):
+        with contextlib.suppress(OSError), locked(folder, os.O_DIRECTORY, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            status = folder.stat()
+            # an empty one may be so new that its lock is still to come
+            if status.st_uid == os.getuid() and (any(folder.iterdir()) or status.st_mtime < time.time() - 60):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
