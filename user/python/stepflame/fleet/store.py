@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Optional
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,7 +54,7 @@ class Counts:
     jobs: set[str] = field(default_factory=set)
     in_parts: int = 0
     without_window: int = 0
-    others: Counter[str] = field(default_factory=Counter)  # by host, minutes of a process of which the store had another with the same pid
+    others: set[tuple[str, int, int]] = field(default_factory=set)  # those of `minutes` where the store had another process with that pid
     left_out: list[str] = field(default_factory=list)
 
     @property
@@ -156,41 +156,38 @@ def minute_codes(table: pa.Table) -> pa.Array:
     return pc.add(pids, pc.subtract(pc.divide(microseconds(table.column("minute")), MINUTE_US), pc.multiply(hours_of(table.column("minute")), 60)))
 
 
-def seen_by_code(windows: pa.Table) -> dict[int, int]:
-    return dict(zip(minute_codes(windows).to_pylist(), windows.column("seen_ns").to_pylist()))
+Seen = tuple[int, str, Optional[int]]  # seen_ns, host, rank
 
 
-def who_by_code(windows: pa.Table) -> dict[int, tuple[str, int | None]]:
-    return dict(zip(minute_codes(windows).to_pylist(), zip(windows.column("host").to_pylist(), windows.column("rank").to_pylist())))
+def seen_by_code(windows: pa.Table) -> dict[int, Seen]:
+    return dict(zip(minute_codes(windows).to_pylist(), zip(*(windows.column(name).to_pylist() for name in ("seen_ns", "host", "rank")))))
 
 
-def are_two(one: tuple[str, int | None], other: tuple[str, int | None]) -> bool:
+def are_two(one: Seen, other: Seen) -> bool:
     """Of two processes with one pid in one minute. Of a rank that is not known nothing can be said."""
-    return one[0] != other[0] or None not in (one[1], other[1]) and one[1] != other[1]
+    return one[1] != other[1] or None not in (one[2], other[2]) and one[2] != other[2]
 
 
-def winners(old: pa.Table, new: pa.Table, grown: set[int], counts: Counts) -> pa.Array:
+def winners(old: dict[int, Seen], new: dict[int, Seen], grown: set[int], part: Part, counts: Counts) -> set[int]:
     """Of which minutes the rows of the recording come, in place of what the file has. grown: processes of which the file has the same recording,
     from before it grew."""
-    old_seen, new_seen = seen_by_code(old), seen_by_code(new)
-    old_who, new_who = who_by_code(old), who_by_code(new)
-    come = set(new_seen)
-    for code in set(old_seen) & come:
-        before, now = old_seen[code], new_seen[code]
-        if are_two(old_who[code], new_who[code]):
-            counts.others[new_who[code][0]] += 1
+    come = set(new)
+    for code in set(old) & come:
+        before, now = old[code][0], new[code][0]
+        if are_two(old[code], new[code]):
+            counts.others.add((part.host, code, part.hour))
         elif code // 64 not in grown and before != now and before > 0 and now > 0 and before + now <= MINUTE_US * 1000:
             counts.in_parts += 1  # otherwise one of them surely contains some of the other
         if before > now:
             come.discard(code)
-    return pa.array(sorted(come), pa.int64())
+    return come
 
 
-def of_codes(table: pa.Table, codes: pa.Array, others: bool = False) -> pa.Table:
+def of_codes(table: pa.Table, codes: Iterable[int], others: bool = False) -> pa.Table:
     """The rows of these minutes; others: those of all others."""
     if not table.num_rows:
         return table
-    mask = pc.is_in(minute_codes(table), codes)
+    mask = pc.is_in(minute_codes(table), pa.array(codes, pa.int64()))
     return table.filter(pc.invert(mask) if others else mask)
 
 
@@ -304,7 +301,7 @@ class Import:
                 self.counts.unchanged += 1
             elif self.recording(path):
                 self.remember(done_file, known, stamp)
-        for host, n in sorted(self.counts.others.items()):
+        for host, n in sorted(Counter(host for host, _, _ in self.counts.others).items()):
             self.counts.left_out.append(
                 "host %s: %d minutes of processes whose pid another machine's has there, of the same name: the one that was seen for longer stays; "
                 "give each machine a name of its own, or import each with another --cluster" % (host, n)
@@ -359,21 +356,19 @@ class Import:
     def minutes(self, export: Export, part: Part) -> None:
         old = {"windows": read_file(part.file(self.root, "windows", self.cluster), "windows", self.counts)}
         new = {"windows": export.rows("windows", part)}
-        come = winners(old["windows"], new["windows"], self.grown(export, part), self.counts)
-        known = minute_codes(new["windows"])
-        self.counts.minutes |= {(part.host, code, part.hour) for code in known.to_pylist()}
-        if not len(come):
+        had, has = seen_by_code(old["windows"]), seen_by_code(new["windows"])
+        come = winners(had, has, self.grown(export, part), part, self.counts)
+        self.counts.minutes |= {(part.host, code, part.hour) for code in has}
+        if not come:
             return
         for name in MINUTE_TABLES:
             path = part.file(self.root, name, self.cluster)
             before = old.get(name) or read_file(path, name, self.counts)
-            if name == "steps" and not self.steps:  # of a minute that now has more, those that are there are too few
-                seen = seen_by_code(old["windows"])
-                more = [code for code, now in seen_by_code(new["windows"]).items() if now > seen.get(code, -1)]
-                self.write(path, before, of_codes(before, pa.array(more, pa.int64()), others=True), name)
+            if name == "steps" and not self.steps:  # those that are there are of the minute as it was
+                self.write(path, before, of_codes(before, [code for code in come if had.get(code) != has[code]], others=True), name)
                 continue
             recorded = new.get(name) or export.rows(name, part)
-            self.counts.without_window += of_codes(recorded, known, others=True).num_rows
+            self.counts.without_window += of_codes(recorded, has, others=True).num_rows
             # all other rows stay, also of minutes without a row in `windows`: its file may have been put aside
             merged = ordered(pa.concat_tables([of_codes(before, come, others=True), of_codes(recorded, come)]), name)
             if name == "samples":
