@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -23,10 +26,10 @@ HOUR = 1793527200000000  # 2026-11-01 10:00 UTC, us
 MINUTE = 60000000
 
 
-def minutes(seen_s: dict[int, float], pid: int = 7, mark: int = 1, host: str = "h1", job: str = "j", since: int = HOUR) -> dict[str, pa.Table]:
+def minutes(seen_s: dict[int, float], pid: int = 7, mark: int = 1, host: str = "h1", job: str = "j", since: int = HOUR, rank: int | None = 0) -> dict[str, pa.Table]:
     """A recording that saw so much of each minute; `mark` is in all of its rows."""
     rows: dict[str, list[dict[str, object]]] = {name: [] for name in schema.TABLES}
-    key = {"job": job, "host": host, "pid": pid, "rank": 0}
+    key = {"job": job, "host": host, "pid": pid, "rank": rank}
     for minute, seen in seen_s.items():
         at = {**key, "minute": HOUR + minute * MINUTE}
         rows["windows"].append({**at, "seen_ns": int(seen * 1e9), "steps": 2, "step_ns": 2 * mark, "forward_ns": 2 * mark, "longest_ns": mark})
@@ -102,10 +105,24 @@ def test_who_saw_more_of_a_minute_wins_with_all_its_rows(bench, order):
     assert [row["stack"] for row in bench.rows("stacks")] == [1, 2]
 
 
+@pytest.mark.parametrize("other, n", (({"rank": 1}, 2), ({"rank": None}, 0), ({"host": "h.1"}, 0), ({"host": "h/1"}, 2)))
+def test_another_process_with_that_host_and_pid(bench, other, n):
+    """Two machines of one name, or of names that make one file: what is not kept is said."""
+    bench.bring(bench.recording(minutes({0: 60, 1: 60}, host="h_1")))
+    counts = bench.bring(bench.recording(minutes({0: 60, 1: 10, 2: 60}, mark=2, **{"host": "h_1", **other})))
+    assert len(counts.others) == n and counts.recordings == 1
+    assert [text.partition(" of ")[0] for text in counts.left_out] == (["host %s: 2 minutes" % other.get("host", "h_1")] if n else [])
+
+
 def test_a_recording_that_grows(bench):
     """As the ring of watch does, from one import to the next: nothing of it is in two parts."""
     counts = [bench.bring(bench.recording(minutes(seen, mark=mark))) for mark, seen in enumerate(({0: 60, 1: 10}, {0: 60, 1: 45}, {1: 60, 2: 30}), 1)]
     assert [c.in_parts for c in counts] == [0, 0, 0] and marks(bench, "steps") == {0: {2}, 1: {3}, 2: {3}}
+
+
+def test_files_that_several_recordings_wrote_count_once(bench):
+    counts = bench.bring(*(bench.recording(minutes({i: 60}, mark=i)) for i in (1, 2)))
+    assert counts.recordings == 2 and counts.files == len(list(bench.store.rglob("*.parquet"))) == 7
 
 
 def test_what_adds_up_is_replaced_by_the_later(bench):
@@ -134,6 +151,32 @@ def test_without_steps(bench):
     assert sorted(path.name for path in (bench.store / "v1").iterdir() if path.name[0] != ".") == ["actions", "ranks", "samples", "stacks", "waits", "windows"]
 
 
+def test_steps_after_none(bench):
+    path = bench.recording(minutes({0: 60}))
+    for steps in (False, True):
+        counts = [store.Import(bench.store, "c", bench.program, steps=steps).run([path]) for _ in range(2)]
+        assert [c.unchanged for c in counts] == [0, 1]
+    store.Import(bench.store, "c", bench.program, again=True, steps=False).run([path])
+    assert marks(bench, "steps") == {0: {1}}
+
+
+def test_without_steps_none_stay_that_are_not_of_the_minute(bench):
+    bench.bring(bench.recording(minutes({0: 60, 1: 10})))
+    for seen in ({1: 60, 2: 60}, {0: 60, 1: 60}):
+        tables = minutes(seen, mark=2)
+        store.Import(bench.store, "c", bench.program, steps=False).run([bench.recording(tables)])
+        assert marks(bench, "steps") == {0: {1}}
+    bench.bring(bench.recording(minutes({1: 60})))
+    assert set(marks(bench, "steps")) == {0, 1} and set(marks(bench, "windows")) == {0, 1, 2}
+
+
+def test_a_minute_that_comes_without_rows_takes_the_old_ones_away(bench):
+    bench.bring(bench.recording(minutes({0: 30})))
+    bench.bring(bench.recording({**minutes({0: 60}, mark=2), "waits": generated.as_exported([], "waits")}))
+    assert marks(bench, "windows") == {0: {2}} and marks(bench, "waits") == {}
+    assert generated.duckdb(str(bench.store)).run("SELECT count(*) AS n FROM waits") == [{"n": 0}]
+
+
 def test_a_bad_recording_is_named_and_the_others_come(bench):
     bad, good = bench.folder / "bad.rec", bench.recording(minutes({0: 60}))
     bad.write_text("nonsense")
@@ -141,14 +184,133 @@ def test_a_bad_recording_is_named_and_the_others_come(bench):
     assert counts.recordings == 1 and sorted(text.rpartition("/")[2] for text in counts.left_out) == ["bad.rec: it is no recording", "none.rec: no such file"]
 
 
+def test_a_program_that_is_not_there(bench):
+    bench.program = str(bench.folder / "none")
+    counts = bench.bring(bench.recording(minutes({0: 60})))
+    assert counts.recordings == 0 and len(counts.left_out) == 1 and "cannot run %s: No such file" % bench.program in counts.left_out[0]
+
+
+def test_what_is_no_regular_file(bench):
+    for path in (bench.folder / "pipe.rec", bench.folder / "in/pipe.rec"):
+        path.parent.mkdir(exist_ok=True)
+        os.mkfifo(path)
+        writer = subprocess.Popen(["sh", "-c", ': > "$0"', path])  # so that who reads it does not wait for ever
+        counts = bench.bring(path if path.parent == bench.folder else path.parent)
+        writer.kill()
+        writer.wait()
+        assert counts.recordings == 0 and counts.left_out == ["%s: it is no regular file" % path]
+
+
+def test_a_disk_that_is_full(bench):
+    """/dev/full is one."""
+    paths = [bench.recording(minutes({i: 60}, pid=i)) for i in (1, 2)]
+    bench.bring(paths[0])
+    done = bench.store / "v1/.import" / (os.uname().nodename + ".json")
+    before = done.read_text()
+    real = store.replaced
+
+    @contextlib.contextmanager
+    def full(path):
+        with real(path) as file, open("/dev/full", "wb", buffering=0) as disk:
+            yield disk if path == done else file
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "replaced", full)
+        counts = bench.bring(paths[1], again=False)
+    assert counts.recordings == 1 and len(counts.left_out) == 1 and "No space left" in counts.left_out[0] and done.read_text() == before
+    assert not list(bench.store.rglob("*.tmp")) and bench.bring(paths[1], again=False).recordings == 1
+
+
 def test_a_bad_file_of_the_store_is_put_aside(bench):
-    path = bench.recording(minutes({0: 60}))
-    bench.bring(path)
+    """Each one, and other tables keep the rows of all minutes."""
+    bench.bring(bench.recording(minutes({0: 60, 1: 60})))
     file = next((bench.store / "v1/windows").rglob("*.parquet"))
-    file.write_bytes(file.read_bytes()[:100])
-    counts = bench.bring(path)
-    assert len(counts.left_out) == 1 and str(file) in counts.left_out[0] and len(bench.rows("windows")) == 1
-    assert file.with_name("." + file.name + ".bad").exists()
+    for minute in (2, 3):
+        file.write_bytes(file.read_bytes()[:100])
+        counts = bench.bring(bench.recording(minutes({minute: 60})))
+        assert len(counts.left_out) == 1 and str(file) in counts.left_out[0] and list(marks(bench, "windows")) == [minute]
+    assert len(list(file.parent.glob(".%s.*.bad" % file.name))) == 2
+    for table in ("steps", "waits", "samples"):
+        assert set(marks(bench, table)) == {0, 1, 2, 3}, table
+
+
+@pytest.mark.parametrize("number", (errno.EACCES, errno.EIO, errno.EMFILE, errno.ESTALE))
+def test_a_file_that_cannot_be_read_now_stays(bench, monkeypatch, number):
+    """Nothing of its content is known: the recording is not imported, and comes the next time."""
+    bench.bring(bench.recording(minutes({0: 60})))
+    path, real = bench.recording(minutes({1: 60})), pq.ParquetFile
+
+    def failing(file, *words, **options):
+        if "/windows/" in str(file):
+            raise OSError(number, os.strerror(number))
+        return real(file, *words, **options)
+
+    monkeypatch.setattr(pq, "ParquetFile", failing)
+    counts = bench.bring(path, again=False)
+    assert counts.recordings == 0 and len(counts.left_out) == 1 and os.strerror(number) in counts.left_out[0]
+    monkeypatch.undo()
+    assert bench.bring(path, again=False).recordings == 1 and not list(bench.store.rglob("*.bad"))
+    assert set(marks(bench, "windows")) == set(marks(bench, "steps")) == {0, 1}
+
+
+def test_a_link_in_place_of_a_lock_is_not_followed(bench):
+    victim = bench.folder / "victim"
+    victim.write_text("kept")
+    (bench.store / "v1/.import").mkdir(parents=True)
+    (bench.store / "v1/.import/h1.lock").symlink_to(victim)
+    counts = bench.bring(bench.recording(minutes({0: 60})))
+    assert victim.read_text() == "kept" and counts.recordings == 0 and "h1.lock" in counts.left_out[0]
+
+
+def test_links_in_place_of_temporary_files_are_not_followed(bench):
+    """In place of those that a name can be guessed of."""
+    victim, path = bench.folder / "victim", bench.recording(minutes({0: 60}))
+    victim.write_text("kept")
+    bench.bring(path)
+    done = bench.store / "v1/.import" / (os.uname().nodename + ".json")
+    for file in (*(bench.store / "v1").rglob("*.parquet"), done):
+        for name in (".%s.%d.tmp" % (file.name, os.getpid()), "%s.%d.tmp" % (file.stem, os.getpid())):
+            file.with_name(name).symlink_to(victim)
+    counts = bench.bring(bench.recording(minutes({0: 60, 1: 60}, mark=2)))
+    assert victim.read_text() == "kept" and counts.recordings == 1 and marks(bench, "steps") == {0: {2}, 1: {2}} and json.loads(done.read_text())
+    assert not any(file.is_symlink() for file in (*(bench.store / "v1").rglob("*.parquet"), done))
+
+
+def test_files_have_the_usual_mode(bench):
+    bench.bring(bench.recording(minutes({0: 60})))
+    mask = os.umask(0)
+    os.umask(mask)
+    assert {path.stat().st_mode & 0o777 for path in bench.store.rglob("*.parquet")} == {0o666 & ~mask}
+
+
+def test_only_exports_that_nobody_works_on_are_removed(bench, monkeypatch):
+    """The import may be one of another container that shares the folder: its PID is none here."""
+    monkeypatch.setattr(tempfile, "tempdir", str(bench.folder))
+    monkeypatch.setattr(os, "getpid", lambda: 4194304)
+    left, new, real = bench.folder / (store.EXPORT_PREFIX + "4194304-left"), bench.folder / (store.EXPORT_PREFIX + "new"), store.Export
+    for folder in (left, new):
+        folder.mkdir()
+    (left / "steps.arrow").write_text("")
+
+    def export(folder):
+        store.remove_left_exports()
+        assert not left.exists() and new.exists()
+        return real(folder)
+
+    monkeypatch.setattr(store, "Export", export)
+    counts = bench.bring(bench.recording(minutes({0: 60})))
+    assert counts.recordings == 1 and not counts.left_out
+    os.utime(new, (0, 0))
+    store.remove_left_exports()
+    assert not list(bench.folder.glob(store.EXPORT_PREFIX + "*"))
+
+
+@pytest.mark.parametrize("host", ("_h1", ".h1", "-h1", "\u00e91", ""))
+def test_names_that_engines_skip(bench, host):
+    bench.bring(bench.recording(minutes({0: 60}, host=host)))
+    files = list(bench.store.rglob("*.parquet"))
+    assert len(files) == 7 and all(file.name[0].isalnum() for file in files)
+    assert generated.duckdb(str(bench.store)).run("SELECT host FROM windows") == [{"host": host}]
 
 
 def test_tables_of_another_program_are_refused(bench):

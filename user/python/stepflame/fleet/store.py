@@ -14,13 +14,17 @@ import fcntl
 import json
 import os
 import re
+import secrets
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, Optional
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,13 +48,18 @@ class Counts:
 
     recordings: int = 0
     unchanged: int = 0
-    files: int = 0  # written
+    written: set[Path] = field(default_factory=set)
     minutes: set[tuple[str, int, int]] = field(default_factory=set)  # host, pid, minute
     hosts: set[str] = field(default_factory=set)
     jobs: set[str] = field(default_factory=set)
     in_parts: int = 0
     without_window: int = 0
+    others: set[tuple[str, int, int]] = field(default_factory=set)  # those of `minutes` where the store had another process with that pid
     left_out: list[str] = field(default_factory=list)
+
+    @property
+    def files(self) -> int:
+        return len(self.written)
 
 
 @dataclass(frozen=True, order=True)
@@ -65,7 +74,7 @@ class Part:
         date, hour = divmod(self.hour, 24)
         day = time.strftime("%Y-%m-%d", time.gmtime(date * 86400))
         folder = root / table / ("date=" + day) / ("cluster=" + safe_name(cluster)) / ("job=" + safe_name(self.job))
-        return folder / ("%s-%02d.parquet" % (re.sub(r"^\.", "_", safe_name(self.host)), hour))  # names that begin with a dot are no tables
+        return folder / ("%s-%02d.parquet" % (re.sub(r"^(?=[._-])", "host", safe_name(self.host)), hour))  # Spark skips names that begin with a dot or _
 
 
 def safe_name(text: str) -> str:
@@ -147,25 +156,39 @@ def minute_codes(table: pa.Table) -> pa.Array:
     return pc.add(pids, pc.subtract(pc.divide(microseconds(table.column("minute")), MINUTE_US), pc.multiply(hours_of(table.column("minute")), 60)))
 
 
-def seen_by_code(windows: pa.Table) -> dict[int, int]:
-    return dict(zip(minute_codes(windows).to_pylist(), windows.column("seen_ns").to_pylist()))
+Seen = tuple[int, str, Optional[int]]  # seen_ns, host, rank
 
 
-def winners(old: pa.Table, new: pa.Table, grown: set[int], counts: Counts) -> tuple[pa.Array, pa.Array]:
-    """Of which minutes the rows of the file stay, and of which those of the recording come. grown: processes of which the file has the same
-    recording, from before it grew."""
-    old_seen, new_seen = seen_by_code(old), seen_by_code(new)
-    stay, come = set(old_seen), set(new_seen)
-    for code in stay & come:
-        before, now = old_seen[code], new_seen[code]
-        if code // 64 not in grown and before != now and before > 0 and now > 0 and before + now <= MINUTE_US * 1000:
+def seen_by_code(windows: pa.Table) -> dict[int, Seen]:
+    return dict(zip(minute_codes(windows).to_pylist(), zip(*(windows.column(name).to_pylist() for name in ("seen_ns", "host", "rank")))))
+
+
+def are_two(one: Seen, other: Seen) -> bool:
+    """Of two processes with one pid in one minute. Of a rank that is not known nothing can be said."""
+    return one[1] != other[1] or None not in (one[2], other[2]) and one[2] != other[2]
+
+
+def winners(old: dict[int, Seen], new: dict[int, Seen], grown: set[int], part: Part, counts: Counts) -> set[int]:
+    """Of which minutes the rows of the recording come, in place of what the file has. grown: processes of which the file has the same recording,
+    from before it grew."""
+    come = set(new)
+    for code in set(old) & come:
+        before, now = old[code][0], new[code][0]
+        if are_two(old[code], new[code]):
+            counts.others.add((part.host, code, part.hour))
+        elif code // 64 not in grown and before != now and before > 0 and now > 0 and before + now <= MINUTE_US * 1000:
             counts.in_parts += 1  # otherwise one of them surely contains some of the other
-        (come if before > now else stay).discard(code)
-    return pa.array(sorted(stay), pa.int64()), pa.array(sorted(come), pa.int64())
+        if before > now:
+            come.discard(code)
+    return come
 
 
-def of_codes(table: pa.Table, codes: pa.Array) -> pa.Table:
-    return table.filter(pc.is_in(minute_codes(table), codes)) if table.num_rows else table
+def of_codes(table: pa.Table, codes: Iterable[int], others: bool = False) -> pa.Table:
+    """The rows of these minutes; others: those of all others."""
+    if not table.num_rows:
+        return table
+    mask = pc.is_in(minute_codes(table), pa.array(codes, pa.int64()))
+    return table.filter(pc.invert(mask) if others else mask)
 
 
 def newest(table: pa.Table, name: str) -> pa.Table:
@@ -189,34 +212,59 @@ def ordered(table: pa.Table, name: str) -> pa.Table:
 
 
 def read_file(path: Path, table: str, counts: Counts) -> pa.Table:
-    """The rows of a file of the store. One that cannot be read is put aside, so that it is neither lost nor in the way."""
+    """The rows of a file of the store. One whose content is bad is put aside, so that it is neither lost nor in the way."""
     empty = schema.TABLES[table].schema.empty_table()
-    if not path.exists():
-        return empty
     try:
-        found = pq.ParquetFile(path)
-        wrong = schema.differences(found.schema_arrow, table)
-        if not wrong:
-            return in_schema(found.read(), table)
+        with open(path, "rb") as file:
+            found = pq.ParquetFile(file)
+            wrong = schema.differences(found.schema_arrow, table)
+            if not wrong:
+                return in_schema(found.read(), table)
+    except FileNotFoundError:
+        return empty
     except (OSError, pa.ArrowException) as error:
+        if isinstance(error, pa.ArrowMemoryError) or getattr(error, "errno", None):
+            raise  # it says nothing of the content; pyarrow's OSError of a bad one has no number
         wrong = str(error).splitlines()[0]
-    aside = path.with_name("." + path.name + ".bad")
+    aside = path.with_name(".%s.%d.bad" % (path.name, time.time_ns()))
     path.rename(aside)
     counts.left_out.append("%s: %s; put aside as %s" % (path, wrong, aside.name))
     return empty
 
 
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` at the end. Its name cannot be guessed: nobody else can have put a link there."""
+    for left in path.parent.glob(".%s.*.tmp" % path.name):  # of an import that was killed: the caller's lock says that none other is at it
+        left.unlink()
+    temporary = path.with_name(".%s.%s.tmp" % (path.name, secrets.token_hex(8)))
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def locked(path: Path, flags: int = os.O_RDWR | os.O_CREAT, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+    file = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(file, how)
+        yield
+    finally:
+        os.close(file)
+
+
 def write_file(path: Path, rows: pa.Table, table: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(".%s.*.tmp" % path.name):  # of an import that was killed: the lock says that none other is at it
-        left.unlink()
-    temporary = path.with_name(".%s.%d.tmp" % (path.name, os.getpid()))
     spec = schema.TABLES[table].schema
     texts = [column.name for column in spec if column.type == pa.utf8()] + (["frames.list.element"] if table == "stacks" else [])
     numbers = {column.name: "DELTA_BINARY_PACKED" for column in spec if pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type)}
     rows = rows.replace_schema_metadata({"stepflame.schema": str(schema.VERSION)})
-    pq.write_table(rows, temporary, compression="zstd", compression_level=3, use_dictionary=texts, column_encoding=numbers, row_group_size=ROW_GROUP)
-    os.replace(temporary, path)
+    with replaced(path) as file:
+        pq.write_table(rows, file, compression="zstd", compression_level=3, use_dictionary=texts, column_encoding=numbers, row_group_size=ROW_GROUP)
 
 
 class Import:
@@ -227,7 +275,7 @@ class Import:
         self.cluster = cluster
         self.program = program
         self.again = again
-        self.minute_tables = MINUTE_TABLES if steps else MINUTE_TABLES[1:]
+        self.steps = steps
         self.counts = Counts()
         self.own = self.root / ".import"
         try:
@@ -239,38 +287,57 @@ class Import:
         remove_left_exports()
         done_file = self.own / (safe_name(os.uname().nodename) + ".json")
         for path in recordings_in(sources, self.counts):
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 status = os.stat(path)
-                stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
-                known = str(path.resolve()) + "\n" + self.cluster
-                if not self.again and read_done(done_file).get(known) == stamp:
-                    self.counts.unchanged += 1
-                elif self.recording(path):
-                    self.remember(done_file, known, stamp)
+            except OSError as error:
+                self.counts.left_out.append("%s: %s" % (path, "no such file" if isinstance(error, FileNotFoundError) else error.strerror))
+                continue
+            if not stat.S_ISREG(status.st_mode):  # the program would wait for what somebody writes into a pipe
+                self.counts.left_out.append("%s: it is no regular file" % path)
+                continue
+            stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
+            known = "\n".join([str(path.resolve()), self.cluster, *(["no steps"] if not self.steps else [])])
+            if not self.again and read_done(done_file).get(known) == stamp:
+                self.counts.unchanged += 1
+            elif self.recording(path):
+                self.remember(done_file, known, stamp)
+        for host, n in sorted(Counter(host for host, _, _ in self.counts.others).items()):
+            self.counts.left_out.append(
+                "host %s: %d minutes of processes whose pid another machine's has there, of the same name: the one that was seen for longer stays; "
+                "give each machine a name of its own, or import each with another --cluster" % (host, n)
+            )
         return self.counts
 
     def remember(self, done_file: Path, known: str, stamp: list[int]) -> None:
         """Only to save work: without this file everything is imported again, to the same result."""
-        done = {key: value for key, value in read_done(done_file).items() if os.path.exists(key.partition("\n")[0])}
-        done[known] = stamp
-        temporary = done_file.with_suffix(".%d.tmp" % os.getpid())
-        temporary.write_text(json.dumps(done))
-        os.replace(temporary, done_file)
+        try:
+            with locked(done_file.with_suffix(".lock")), replaced(done_file) as file:
+                done = {key: value for key, value in read_done(done_file).items() if os.path.exists(key.partition("\n")[0])}
+                done[known] = stamp
+                file.write(json.dumps(done).encode())
+        except OSError as error:
+            self.counts.left_out.append("%s: %s; the next import reads %s again" % (done_file, error.strerror, known.partition("\n")[0]))
 
     def recording(self, path: Path) -> bool:
-        with tempfile.TemporaryDirectory(prefix=EXPORT_PREFIX + "%d-" % os.getpid()) as folder:
-            ran = subprocess.run([self.program, "export", str(path), "-f", "arrow", "-o", folder], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
-            if ran.returncode != 0:
-                lines = [line for line in ran.stderr.splitlines() if "error: " in line] or ran.stderr.splitlines() or ["exit status %d" % ran.returncode]
-                self.counts.left_out.append("%s: %s" % (path, lines[0].partition("error: ")[2] or lines[0]))
-                return False
-            try:
+        try:
+            with tempfile.TemporaryDirectory(prefix=EXPORT_PREFIX) as folder, locked(Path(folder), os.O_DIRECTORY, fcntl.LOCK_SH):
+                self.export(path, folder)
                 self.tables(Export(Path(folder)))
-            except (StepflameError, pa.ArrowException, OSError) as error:
-                self.counts.left_out.append("%s: %s" % (path, getattr(error, "what", error)))
-                return False
+        except (StepflameError, pa.ArrowException, OSError) as error:
+            self.counts.left_out.append("%s: %s" % (path, getattr(error, "what", error)))
+            return False
         self.counts.recordings += 1
         return True
+
+    def export(self, path: Path, folder: str) -> None:
+        command = [self.program, "export", str(path), "-f", "arrow", "-o", folder]
+        try:
+            ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        except OSError as error:
+            raise StepflameError("cannot run %s: %s" % (self.program, error.strerror)) from None
+        if ran.returncode != 0:
+            lines = [line for line in ran.stderr.splitlines() if "error: " in line] or ran.stderr.splitlines() or ["exit status %d" % ran.returncode]
+            raise StepflameError(lines[0].partition("error: ")[2] or lines[0])
 
     def tables(self, export: Export) -> None:
         by_table = {name: export.parts(name) for name in (*CUMULATIVE_TABLES, "windows")}
@@ -289,21 +356,23 @@ class Import:
     def minutes(self, export: Export, part: Part) -> None:
         old = {"windows": read_file(part.file(self.root, "windows", self.cluster), "windows", self.counts)}
         new = {"windows": export.rows("windows", part)}
-        stay, come = winners(old["windows"], new["windows"], self.grown(export, part), self.counts)
-        self.counts.minutes |= {(part.host, code, part.hour) for code in seen_by_code(new["windows"])}
-        if not len(come):
+        had, has = seen_by_code(old["windows"]), seen_by_code(new["windows"])
+        come = winners(had, has, self.grown(export, part), part, self.counts)
+        self.counts.minutes |= {(part.host, code, part.hour) for code in has}
+        if not come:
             return
-        stacks = None
-        for name in self.minute_tables:
+        for name in MINUTE_TABLES:
             path = part.file(self.root, name, self.cluster)
             before = old.get(name) or read_file(path, name, self.counts)
+            if name == "steps" and not self.steps:  # those that are there are of the minute as it was
+                self.write(path, before, of_codes(before, [code for code in come if had.get(code) != has[code]], others=True), name)
+                continue
             recorded = new.get(name) or export.rows(name, part)
-            coming = of_codes(recorded, come)
-            self.counts.without_window += recorded.num_rows - coming.num_rows - of_codes(recorded, stay).num_rows
-            merged = ordered(pa.concat_tables([of_codes(before, stay), coming]), name)
+            self.counts.without_window += of_codes(recorded, has, others=True).num_rows
+            # all other rows stay, also of minutes without a row in `windows`: its file may have been put aside
+            merged = ordered(pa.concat_tables([of_codes(before, come, others=True), of_codes(recorded, come)]), name)
             if name == "samples":
-                stacks = pc.unique(merged.column("stack"))
-                self.stacks(export, part, stacks)
+                self.stacks(export, part, pc.unique(merged.column("stack")))
             self.write(path, before, merged, name)
 
     def grown(self, export: Export, part: Part) -> set[int]:
@@ -332,20 +401,21 @@ class Import:
         self.write(path, before, merged, name)
 
     def write(self, path: Path, before: pa.Table, merged: pa.Table, name: str) -> None:
-        if merged.num_rows and not (before.num_rows == merged.num_rows and before.equals(merged)):
+        if not before.equals(merged):
             write_file(path, merged, name)
-            self.counts.files += 1
+            self.counts.written.add(path)
 
 
 EXPORT_PREFIX = "stepflame-fleet-"
 
 
 def remove_left_exports() -> None:
-    """The temporary folders of imports that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(EXPORT_PREFIX + "*-*"):
-        pid = folder.name[len(EXPORT_PREFIX) :].partition("-")[0]
-        with contextlib.suppress(OSError):
-            if pid.isdigit() and not os.path.exists("/proc/" + pid) and folder.stat().st_uid == os.getuid():
+    """The temporary folders of imports that were killed: nobody has a lock on them. A PID would not say, for containers can share the folder."""
+    for folder in Path(tempfile.gettempdir()).glob(EXPORT_PREFIX + "*"):
+        with contextlib.suppress(OSError), locked(folder, os.O_DIRECTORY, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            status = folder.stat()
+            # an empty one may be so new that its lock is still to come
+            if status.st_uid == os.getuid() and (any(folder.iterdir()) or status.st_mtime < time.time() - 60):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -361,15 +431,13 @@ def recordings_in(sources: Iterable[str | Path], counts: Counts) -> list[Path]:
     """Recordings themselves, those in a folder, and those of a folder of `stepflame watch`; the oldest first."""
     found = []
     for source in map(Path, sources):
-        if source.is_dir():
+        if os.path.isdir(source):
             inside = [*source.glob("*.rec"), *(source / "events").glob("*.rec")]
             if not inside:
                 counts.left_out.append("%s: there is no recording in this folder" % source)
             found += inside
-        elif source.exists():
-            found.append(source)
         else:
-            counts.left_out.append("%s: no such file" % source)
+            found.append(source)
 
     def age(path: Path) -> float:
         try:
@@ -378,13 +446,6 @@ def recordings_in(sources: Iterable[str | Path], counts: Counts) -> list[Path]:
             return 0
 
     return sorted(found, key=age)
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def versions_beside(store: str | Path) -> list[str]:
