@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import os
 import re
 import sys
@@ -104,7 +105,13 @@ class Engine(Protocol):
 
 
 def plain(value: Any) -> Any:
-    """As both engines give it: DuckDB has 128 bits for sums, Spark times without a zone."""
+    """As both engines give it: DuckDB has 128 bits for sums, Spark times without a zone. JSON has no NaN."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
     if isinstance(value, decimal.Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, datetime.datetime):
@@ -334,7 +341,7 @@ class Fleet:
         """Rows that cannot be true, per host."""
         rows = self.run("SELECT host, count(*) AS n FROM odd_%s GROUP BY host ORDER BY n DESC, host" % table)
         for row in rows:
-            self.odd.append("host %s lies: %d row%s of %s cannot be true (negative, in the future, or sums that do not add up)" % (row["host"], row["n"], "s" * (row["n"] != 1), table))
+            self.odd.append("host %s lies: %d row%s of %s cannot be true (out of bounds, in the future, or sums that do not add up)" % (row["host"], row["n"], "s" * (row["n"] != 1), table))
         return rows
 
     def left_out(self) -> list[str]:
