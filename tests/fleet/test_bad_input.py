@@ -92,6 +92,16 @@ def test_a_table_that_is_not_there(store):
     assert said["ranks"] == 24 and said["findings"] == []
 
 
+@pytest.mark.parametrize("name", ("s[x]", "a*b", "q?", "{a,b}", "it's", "50%41 =c"))
+def test_a_store_whose_name_looks_like_a_pattern(store, tmp_path, name):
+    named = tmp_path / name
+    store.rename(named)
+    assert ask(named)["ranks"] == 24
+    truncated(file_of(named, "windows", 1))
+    said = ask(named)
+    assert said["ranks"] == 16 and "1 file cannot be read" in said["left_out"][0]
+
+
 def test_another_version_beside(store):
     shutil.copytree(store / "v1/windows", store / "v2/windows")
     said = ask(store)
