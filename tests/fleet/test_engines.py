@@ -138,6 +138,37 @@ def imported(folder: Path, host: str, job: str = "j", cluster: str = "c", uid: i
     return str(folder / "store")
 
 
+@pytest.mark.parametrize("other", ({"job": "new", "begin": 20}, {"cluster": "c2"}))
+def test_hours_are_of_the_user_of_that_job(tmp_path, other):
+    """Another user's process may have the host's name and the number, too: later, or in another cluster."""
+    imported(tmp_path, "h")
+    path = imported(tmp_path, "h", uid=2000, **other)
+    by_user = report.spend(generated.duckdb(path), "user")["rows"]
+    assert [(row["name"], row["processes"], row["hours"]) for row in by_user] == [(uid, 1, pytest.approx(1 / 6)) for uid in (1000, 2000)]
+    asked = generated.duckdb(path, uid=2000).run("SELECT DISTINCT cluster, job FROM windows")
+    assert asked == [{"cluster": other.get("cluster", "c"), "job": other.get("job", "j")}]
+    if "cluster" in other:
+        assert sorted(row["uid"] for row in generated.duckdb(path).ask("processes")) == [1000, 2000]
+
+
+def test_each_table_can_be_asked_of_one_user(tmp_path):
+    path = imported(tmp_path, "h")
+    for table in ("windows", "actions", "ops", "gpu", "ranks"):
+        for uid, rows in ((1000, 1), (7, 0)):
+            assert len(generated.duckdb(path, uid=uid).run("SELECT DISTINCT pid FROM " + table)) == rows, table
+
+
+@pytest.mark.parametrize("since, until, rows", ((None, 0, 0), (None, 1, 1), (5, 6, 1), (9, None, 1), (10, None, 0), (30, 31, 0)))
+@pytest.mark.parametrize("began", (0, 14 * 60 - 5))
+def test_what_was_counted_is_of_the_times_between_its_beginning_and_its_end(tmp_path, began, since, until, rows):
+    """Also across midnight, where it is in the files of the second day."""
+    path = imported(tmp_path, "h", begin=began)
+    first, last = (None if minute is None else BEGAN // 60 + began + minute for minute in (since, until))
+    fleet = generated.duckdb(path, since=first, until=last)
+    for table in ("ranks", "actions", "ops", "gpu", "windows"):
+        assert len(fleet.run("SELECT DISTINCT pid FROM " + table)) == rows, table
+
+
 NAMES = ("_h1", ".h2", "-h3", "\u00e4h4", "it's", "it\\", ") OR true --", "${spark.app.name}", "h5\n")
 
 
@@ -167,3 +198,13 @@ def test_names_of_hosts_in_spark(named, spark):
     path.write_bytes(path.read_bytes()[:100])
     fleet = engine.Fleet(named, spark, engine.Scope())
     assert len(fleet.run("SELECT DISTINCT host FROM windows")) == len(NAMES) - 1 and len(fleet.left_out()) == 1
+
+
+@pytest.mark.long
+def test_times_and_users_in_spark(tmp_path, spark):
+    imported(tmp_path, "h")
+    path = imported(tmp_path, "h", cluster="c2", uid=2000, begin=14 * 60 - 5)
+    for minute, uid, rows in ((5, 1000, 1), (14 * 60 - 1, 1000, 0), (14 * 60 - 1, 2000, 1), (30, None, 0)):
+        scope = engine.Scope(since=BEGAN // 60 + minute, until=BEGAN // 60 + minute + 1, uid=uid)
+        for table in ("ranks", "ops", "windows"):
+            assert len(engine.Fleet(path, spark, scope).run("SELECT * FROM " + table)) == rows, (table, minute, uid)

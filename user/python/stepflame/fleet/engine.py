@@ -53,20 +53,22 @@ class Scope:
         return "%s/date=*/cluster=%s/job=%s/*.parquet" % (table, cluster, job)
 
     def condition(self, table: str, text: Callable[[str], str]) -> str:
-        """Of a view; `date` alone decides which files are read."""
+        """Of a view; `date` alone decides which files are read. A row of a cumulative table is in the files of its end, and of all times since it began."""
         conditions = []
-        for minutes, compare in ((self.since, ">="), (self.until, "<=")):
-            if minutes is not None:
-                conditions.append("date %s '%s'" % (compare, time.strftime("%Y-%m-%d", time.gmtime(minutes * 60))))
+        cumulative = bool(schema.TABLES[table].once)
+        if self.since is not None:
+            conditions.append("date >= '%s'" % utc("%Y-%m-%d", self.since))
+        if self.until is not None:
+            conditions.append("since < TIMESTAMP '%s'" % utc("%Y-%m-%d %H:%M:00", self.until) if cumulative else "date <= '%s'" % utc("%Y-%m-%d", self.until))
         if table == "stacks":
             return " AND ".join(conditions) or "true"
-        if schema.TABLES[table].per_minute:
-            conditions += ["m >= %d" % self.since] if self.since is not None else []
-            conditions += ["m < %d" % self.until] if self.until is not None else []
+        conditions += ["m >= %d" % self.since] if self.since is not None else []
+        conditions += ["m < %d" % self.until] if self.until is not None and not cumulative else []
         if self.hosts:
             conditions.append("host IN (%s)" % ", ".join(map(text, self.hosts)))
         if self.uid is not None and table != "ranks":
-            conditions.append("EXISTS (SELECT 1 FROM ranks r WHERE r.host = t.host AND r.pid = t.pid AND r.uid = %d)" % self.uid)
+            same = " AND ".join("r.%s = t.%s" % (key, key) for key in ("cluster", "job", "host", "pid"))
+            conditions.append("EXISTS (SELECT 1 FROM ranks r WHERE %s AND r.uid = %d)" % (same, self.uid))
         elif self.uid is not None:
             conditions.append("uid = %d" % self.uid)
         return " AND ".join(conditions) or "true"
@@ -74,6 +76,10 @@ class Scope:
 
 class Raw(str):
     """A parameter that is SQL."""
+
+
+def utc(form: str, minutes: int) -> str:
+    return time.strftime(form, time.gmtime(minutes * 60))
 
 
 def quoted(text: str) -> str:
