@@ -18,7 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from stepflame.fleet.align import align, tracks
+from stepflame.fleet.engine import Scope
 
+TRAIN = Scope(job="train")
 LATE, SKEW = {5: 3, 17: 6.3}, {"node-00001": 7.25, "node-00003": -2.5}
 
 
@@ -48,7 +50,7 @@ def put(table: pa.Table, name: str, values: np.ndarray) -> pa.Table:
 
 
 def test_finds_offsets_and_clocks(store):
-    found = align(store, "train")
+    found = align(store, TRAIN)
     true = true_offsets(store, found.reference[2])
     assert {rank.rank: rank.offset for rank in found.ranks} == true and len(true) == 32
     assert {rank.how for rank in found.ranks} == {"collectives"}
@@ -63,7 +65,7 @@ def test_finds_offsets_and_clocks(store):
 def test_without_collectives_by_time(store, tmp_path):
     """Where no rank meets another, clocks are all there is: those of hosts that agree give the step, or the one beside it."""
     none = rewritten(store, tmp_path, lambda table, _: put(put(table, "comm_ns", np.zeros(len(table))), "wait_collective_ns", np.zeros(len(table))))
-    found = align(none, "train")
+    found = align(none, TRAIN)
     assert {rank.how for rank in found.ranks} == {"time"} and not found.clocks
     true = true_offsets(store, found.reference[2])
     ahead = SKEW.get(found.reference[0], 0)
@@ -83,7 +85,7 @@ def test_lies_are_left_out_and_named(store, tmp_path):
 
     lying = Path(rewritten(store, tmp_path, lie))
     (lying / "v1/steps/date=2026-11-02/cluster=c1/job=train/node-00009-10.parquet").write_bytes(b"PAR1 no")
-    found = align(lying, "train")
+    found = align(lying, TRAIN)
     assert any("node-00009" in text for text in found.left_out)
     assert "host node-00002 lies: 30 steps cannot be true" in found.left_out
     assert any(text.startswith("host node-00003 lies: process") for text in found.left_out)
@@ -91,16 +93,60 @@ def test_lies_are_left_out_and_named(store, tmp_path):
     assert {rank.rank: rank.offset for rank in found.ranks} == {rank: offset for rank, offset in true.items() if rank != 24}
 
 
+@pytest.mark.parametrize(
+    "name, values, left_out",
+    (
+        ("start", pa.array([2**62], pa.timestamp("us", "UTC")), "host node-00002 lies: "),
+        ("start", pa.array([None], pa.timestamp("us", "UTC")), "host node-00002 lies: "),
+        ("step", pa.array([2**63 - 1]), "host node-00002 lies: "),
+        ("step", pa.array([None], pa.int64()), "host node-00002 lies: "),
+        ("duration_ns", pa.array([None], pa.int64()), "host node-00002 lies: "),
+        ("host", pa.array([b"\xff"]).view(pa.utf8()), "Invalid UTF8"),
+        ("pid", pa.array(["x"]), "its column pid is string, not int32"),
+        ("start", pa.array(["x"]), "its column start is string, not timestamp[us, tz=UTC]"),
+        ("rank", pa.array([[1]]), "its column rank is list<element: int64>, not int32"),
+        ("comm_ns", None, "it has no column comm_ns"),
+    ),
+)
+def test_hostile_columns_are_left_out(store, tmp_path, name, values, left_out):
+    def harm(table, host):
+        if host != "node-00002":
+            return table
+        at = table.schema.get_field_index(name)
+        return table.remove_column(at) if values is None else table.set_column(at, name, pa.concat_arrays([values] * len(table)))
+
+    found = align(rewritten(store, tmp_path, harm), TRAIN)
+    assert len(found.ranks) == 24 and "node-00002" not in found.clocks
+    assert left_out in found.left_out[0]
+
+
+def test_ranks_without_samples_meet_too(store, tmp_path):
+    """Their waits are null."""
+    nulls = rewritten(store, tmp_path, lambda table, _: table.set_column(table.schema.get_field_index("wait_collective_ns"), "wait_collective_ns", pa.nulls(len(table), pa.int64())))
+    assert {rank.how for rank in align(nulls, TRAIN).ranks} == {"collectives"}
+
+
+def test_only_the_asked_part_is_aligned(store, tmp_path):
+    """Of two clusters that have a job of one name, one; and of the asked times and hosts."""
+    shutil.copytree(Path(store, "v1/steps"), tmp_path / "v1/steps")
+    for folder in list(tmp_path.rglob("cluster=c1")):
+        shutil.copytree(folder, folder.with_name("cluster=c2"))
+    assert len(align(tmp_path, Scope(job="train", cluster="c2")).ranks) == 32
+    first = 29893560  # 2026-11-02 10:00
+    part = align(store, Scope(job="train", since=first + 8, until=first + 10, hosts=("node-00000", "node-00001")))
+    assert len(part.ranks) == 16 and all(800 < rank.steps < 1300 for rank in part.ranks)
+
+
 def test_each_second_step_alone(store, tmp_path):
     """At other offsets the two have no step in common."""
-    found = align(rewritten(store, tmp_path, lambda table, _: table.filter(pa.array(table["step"].to_numpy() % 2 == 0))), "train")
+    found = align(rewritten(store, tmp_path, lambda table, _: table.filter(pa.array(table["step"].to_numpy() % 2 == 0))), TRAIN)
     true = true_offsets(store, found.reference[2])
     even = [rank for rank in found.ranks if true[rank.rank] % 2 == 0]
     assert len(even) > 8 and all(rank.offset == true[rank.rank] for rank in even)
 
 
 def test_nothing_to_align(tmp_path):
-    assert align(tmp_path, "train").ranks == []
+    assert align(tmp_path, TRAIN).ranks == []
 
 
 @pytest.mark.long
@@ -127,11 +173,11 @@ def test_real_ranks(tmp_path):
             process.kill()
     environment = {**os.environ, "STEPFLAME": helpers.STEPFLAME, "PYTHONPATH": str(generated.ROOT / "user/python")}
     subprocess.run([sys.executable, "-m", "stepflame.fleet", "import", *recordings, "--store", tmp_path / "store"], check=True, env=environment)
-    found = align(tmp_path / "store", "aligned")
+    found = align(tmp_path / "store", Scope(job="aligned"))
     assert sorted(rank.rank for rank in found.ranks) == [0, 1, 2, 3] and not found.left_out
     true = {}
     files = sorted((tmp_path / "store").rglob("steps/**/*.parquet"))
-    for track in tracks([str(path) for path in files], []):
+    for track in tracks([str(path) for path in files], Scope(), []):
         ended = np.array([int(line.split()[1]) for line in logs[track.rank].read_text().split("\n")[1:-1]])
         said = np.abs(ended[None, :] - track.end_ns[:, None]).argmin(axis=1) - track.step
         assert np.unique(said).size == 1  # each step is one of the job's

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -91,6 +92,16 @@ def test_a_table_that_is_not_there(store):
     assert said["ranks"] == 24 and said["findings"] == []
 
 
+@pytest.mark.parametrize("name", ("s[x]", "a*b", "q?", "{a,b}", "it's", "50%41 =c"))
+def test_a_store_whose_name_looks_like_a_pattern(store, tmp_path, name):
+    named = tmp_path / name
+    store.rename(named)
+    assert ask(named)["ranks"] == 24
+    truncated(file_of(named, "windows", 1))
+    said = ask(named)
+    assert said["ranks"] == 16 and "1 file cannot be read" in said["left_out"][0]
+
+
 def test_another_version_beside(store):
     shutil.copytree(store / "v1/windows", store / "v2/windows")
     said = ask(store)
@@ -104,6 +115,10 @@ LIES = {
     "sums that overflow": {"forward_ns": 2**63 - 1, "backward_ns": 2**63 - 1, "step_ns": 2**63 - 1},
     "steps": {"steps": -1, "step_ns": 0},
     "memory of the clock": {"gc_ns": 2**62},
+    "a GPU that is busier than it can be": {"gpu_busy": 50.0},
+    "a clock that is no number": {"gpu_mhz": float("nan")},
+    "endless power": {"gpu_watts": float("inf")},
+    "a cost that is no number": {"measured": float("nan")},
 }
 
 
@@ -112,8 +127,14 @@ def test_a_host_that_lies(store, lie):
     changed = change(file_of(store, "windows", 1), lambda t: pc.equal(t.column("rank"), 9), **LIES[lie])
     said = ask(store)
     assert changed > 10 and said["ranks"] == 23 and said["findings"] == []
-    assert said["left_out"] == ["host node-00001 lies: %d rows of windows cannot be true (negative, in the future, or sums that do not add up)" % changed]
+    assert said["left_out"] == ["host node-00001 lies: %d rows of windows cannot be true (out of bounds, in the future, or sums that do not add up)" % changed]
     assert said["hosts_that_lie"] == [{"host": "node-00001", "n": changed}]
+
+
+def test_json_has_no_nan(store, capsys):
+    query = "SELECT 'nan'::DOUBLE AS a, ['inf'::DOUBLE, 1] AS b, {'c': '-inf'::DOUBLE} AS d FROM windows LIMIT 1"
+    assert cli.main(["sql", query, "--json", "--store", str(store)]) == 0
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["rows"] == [{"a": None, "b": [None, 1], "d": {"c": None}}]
 
 
 def test_minutes_in_the_future(store):

@@ -11,7 +11,7 @@ from typing import Any
 
 import generated
 import pytest
-from stepflame.fleet import engine, report
+from stepflame.fleet import engine, report, store
 
 ALONE = {"ranks": [70], "hosts": ["node-00008"], "minutes": [29893575, 29893576, 29893577]}
 BESIDE = {**ALONE, "others": ["node-00001", "node-00002"]}
@@ -119,3 +119,92 @@ def test_only_the_asked_part_is_read(made):
     fleet = generated.duckdb(made.plain(), job="train", since=29893570, until=29893580)
     assert fleet.run("SELECT min(m) AS a, max(m) AS b FROM windows") == [{"a": 29893570, "b": 29893579}]
     assert generated.duckdb(made.plain(), job="train", cluster="other").run("SELECT count(*) AS n FROM windows") == [{"n": 0}]
+
+
+BEGAN = 1793527200  # 2026-11-01 10:00
+
+
+def imported(folder: Path, host: str, job: str = "j", cluster: str = "c", uid: int = 1000, begin: int = 0, pid: int = 5) -> str:
+    """Ten minutes of a process from minute `begin` on, brought into folder/store."""
+    at = {"job": job, "host": host, "pid": pid, "rank": 0}
+    minutes = [{**at, "minute": (BEGAN + minute * 60) * 10**6, "seen_ns": 60 * 10**9, "steps": 600, "step_ns": 60 * 10**9, "longest_ns": 10**8, "forward_ns": 60 * 10**9} for minute in range(begin, begin + 10)]
+    whole = {**at, "since": (BEGAN + begin * 60 + 30) * 10**6, "until": (BEGAN + (begin + 10) * 60 - 30) * 10**6}
+    counted = {**whole, "kind": "op", "name": "mm", "n": 5}
+    rows = {"windows": minutes, "ranks": [{**whole, "uid": uid}], "actions": [counted], "ops": [counted], "gpu": [counted]}
+    name = "r%d" % len(list(folder.glob("*.rec")))
+    path = generated.recording(folder, name, {table: generated.as_exported(its, table) for table, its in rows.items()})
+    counts = store.Import(folder / "store", cluster, generated.program(folder)).run([path])
+    assert counts.recordings == 1 and not counts.left_out
+    return str(folder / "store")
+
+
+@pytest.mark.parametrize("other", ({"job": "new", "begin": 20}, {"cluster": "c2"}))
+def test_hours_are_of_the_user_of_that_job(tmp_path, other):
+    """Another user's process may have the host's name and the number, too: later, or in another cluster."""
+    imported(tmp_path, "h")
+    path = imported(tmp_path, "h", uid=2000, **other)
+    by_user = report.spend(generated.duckdb(path), "user")["rows"]
+    assert [(row["name"], row["processes"], row["hours"]) for row in by_user] == [(uid, 1, pytest.approx(1 / 6)) for uid in (1000, 2000)]
+    asked = generated.duckdb(path, uid=2000).run("SELECT DISTINCT cluster, job FROM windows")
+    assert asked == [{"cluster": other.get("cluster", "c"), "job": other.get("job", "j")}]
+    if "cluster" in other:
+        assert sorted(row["uid"] for row in generated.duckdb(path).ask("processes")) == [1000, 2000]
+
+
+def test_each_table_can_be_asked_of_one_user(tmp_path):
+    path = imported(tmp_path, "h")
+    for table in ("windows", "actions", "ops", "gpu", "ranks"):
+        for uid, rows in ((1000, 1), (7, 0)):
+            assert len(generated.duckdb(path, uid=uid).run("SELECT DISTINCT pid FROM " + table)) == rows, table
+
+
+@pytest.mark.parametrize("since, until, rows", ((None, 0, 0), (None, 1, 1), (5, 6, 1), (9, None, 1), (10, None, 0), (30, 31, 0)))
+@pytest.mark.parametrize("began", (0, 14 * 60 - 5))
+def test_what_was_counted_is_of_the_times_between_its_beginning_and_its_end(tmp_path, began, since, until, rows):
+    """Also across midnight, where it is in the files of the second day."""
+    path = imported(tmp_path, "h", begin=began)
+    first, last = (None if minute is None else BEGAN // 60 + began + minute for minute in (since, until))
+    fleet = generated.duckdb(path, since=first, until=last)
+    for table in ("ranks", "actions", "ops", "gpu", "windows"):
+        assert len(fleet.run("SELECT DISTINCT pid FROM " + table)) == rows, table
+
+
+NAMES = ("_h1", ".h2", "-h3", "\u00e4h4", "it's", "it\\", ") OR true --", "${spark.app.name}", "h5\n")
+
+
+def names_asked(path: str, its_engine: engine.Engine) -> None:
+    def hosts(**scope: Any) -> list[str]:
+        return sorted(row["host"] for row in engine.Fleet(path, its_engine, engine.Scope(**scope)).run("SELECT DISTINCT host FROM windows"))
+
+    assert hosts() == sorted(NAMES)
+    assert [hosts(hosts=(name,)) for name in NAMES] == [[name] for name in NAMES]
+    assert hosts(hosts=("it\\", ") OR true --")) == [") OR true --", "it\\"]
+
+
+@pytest.fixture
+def named(tmp_path):
+    (tmp_path / "s[x]{a,b}").mkdir()
+    return [imported(tmp_path / "s[x]{a,b}", name, pid=number) for number, name in enumerate(NAMES, 1)][-1]
+
+
+def test_names_of_hosts(named):
+    names_asked(named, engine.DuckDB("2GB", 2))
+
+
+@pytest.mark.long
+def test_names_of_hosts_in_spark(named, spark):
+    names_asked(named, spark)
+    path = next((Path(named) / "v1/windows").rglob("*_h1-*.parquet"))
+    path.write_bytes(path.read_bytes()[:100])
+    fleet = engine.Fleet(named, spark, engine.Scope())
+    assert len(fleet.run("SELECT DISTINCT host FROM windows")) == len(NAMES) - 1 and len(fleet.left_out()) == 1
+
+
+@pytest.mark.long
+def test_times_and_users_in_spark(tmp_path, spark):
+    imported(tmp_path, "h")
+    path = imported(tmp_path, "h", cluster="c2", uid=2000, begin=14 * 60 - 5)
+    for minute, uid, rows in ((5, 1000, 1), (14 * 60 - 1, 1000, 0), (14 * 60 - 1, 2000, 1), (30, None, 0)):
+        scope = engine.Scope(since=BEGAN // 60 + minute, until=BEGAN // 60 + minute + 1, uid=uid)
+        for table in ("ranks", "ops", "windows"):
+            assert len(engine.Fleet(path, spark, scope).run("SELECT * FROM " + table)) == rows, (table, minute, uid)

@@ -16,21 +16,26 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from .store import safe_name
+from . import schema
+from .engine import Scope, first_line
 
-COLUMNS = ("host", "pid", "rank", "start", "step", "duration_ns", "comm_ns", "wait_collective_ns")
+Array = npt.NDArray[Any]
+# the columns that are read, and what stands for null: -1 cannot be true
+COLUMNS = {"host": "", "pid": -1, "rank": -1, "minute": 0, "start": 0, "step": -1, "duration_ns": -1, "comm_ns": 0, "wait_collective_ns": 0}
 FEWEST = 20  # steps in which two ranks have to overlap
 SURE = 8  # standard deviations above chance from which on lengths may be of the same steps
 TREND = 65  # steps: what changes more slowly is alike at many offsets
 CANDIDATES = 8
 SAME = 0.1  # of a step: by so much, or less, the lengths of one step differ between ranks
 CLOCK_NS = 50 * 10**6  # clocks that a time service holds are nearer
-MOST_NS = 10**16
 SPARSE = 64  # step numbers for each step that is there, at most: the rest of a track is a lie
 
 
@@ -41,9 +46,9 @@ class Track:
     host: str
     pid: int
     rank: int | None
-    step: np.ndarray
-    end_ns: np.ndarray
-    length_ns: np.ndarray
+    step: Array
+    end_ns: Array
+    length_ns: Array
     meets: bool  # in collectives
 
 
@@ -78,24 +83,23 @@ class Alignment:
     left_out: list[str] = field(default_factory=list)
 
 
-def align(store: str | os.PathLike[str], job: str, version: str = "v1") -> Alignment:
-    """Holds one host's steps in memory at a time, beside the reference's."""
+def align(store: str | os.PathLike[str], scope: Scope) -> Alignment:
+    """Of the scope's job, in its cluster, times and hosts. Holds one host's steps in memory at a time, beside the reference's."""
     out = Alignment()
     files: dict[str, list[str]] = {}
     rows: dict[str, int] = {}
-    pattern = Path(glob.escape(str(store)), version, "steps", "date=*", "cluster=*", "job=" + safe_name(job), "*.parquet")
-    for path in sorted(glob.glob(str(pattern))):
+    for path in sorted(glob.glob("%s/v%d/%s" % (glob.escape(str(store)), schema.VERSION, scope.pattern("steps")))):
         host = Path(path).name.rpartition("-")[0]
         try:
             rows[host] = rows.get(host, 0) + pq.read_metadata(path).num_rows
         except (OSError, pa.ArrowException) as error:
-            out.left_out.append(f"{path}: {str(error).splitlines()[0]}")
+            out.left_out.append(f"{path}: {first_line(error)}")
             continue
         files.setdefault(host, []).append(path)
     reference = None
     # who has most steps overlaps with most others
     for host in sorted(rows, key=lambda name: -rows[name]):
-        reference = max(tracks(files[host], []), key=lambda track: len(track.step), default=None)
+        reference = max(tracks(files[host], scope, []), key=lambda track: len(track.step), default=None)
         if reference:
             break
     if not reference:
@@ -103,43 +107,61 @@ def align(store: str | os.PathLike[str], job: str, version: str = "v1") -> Align
     out.reference = (reference.host, reference.pid, reference.rank)
     spectrum = Sequence(reference)
     for host in files:
-        out.ranks += [against(spectrum, track) for track in tracks(files[host], out.left_out)]
+        out.ranks += [against(spectrum, track) for track in tracks(files[host], scope, out.left_out)]
     judge_clocks(out)
     return out
 
 
-def tracks(paths: list[str], left_out: list[str]) -> Iterator[Track]:
+def read(path: str) -> pa.Table:
+    """Columns of exactly the types that we know, without nulls; times are microseconds."""
+    file = pq.ParquetFile(path)
+    wrong = schema.differences(file.schema_arrow, "steps")
+    if wrong:
+        raise pa.ArrowInvalid(wrong)
+    table = file.read(columns=list(COLUMNS))
+    table.validate(full=True)  # a host's name may be no UTF-8
+    kinds = {f.name: f.type for f in schema.TABLES["steps"].schema}
+    columns = {}
+    for name, instead in COLUMNS.items():
+        column = table.column(name).cast(kinds[name], safe=False)
+        columns[name] = pc.fill_null(column.cast(pa.int64()) if kinds[name] == schema.TIME else column, instead)
+    return pa.table(columns)
+
+
+def tracks(paths: list[str], scope: Scope, left_out: list[str]) -> Iterator[Track]:
     """The processes of a host. Rows that cannot be true are left out."""
     parts = []
     for path in paths:
         try:
-            parts.append(pq.ParquetFile(path).read(columns=list(COLUMNS)).select(COLUMNS))
-        except (OSError, KeyError, pa.ArrowException) as error:
-            left_out.append(f"{path}: {str(error).splitlines()[0]}")
+            parts.append(read(path))
+        except (OSError, pa.ArrowException) as error:
+            left_out.append(f"{path}: {first_line(error)}")
     if not parts:
         return
-    table = pa.concat_tables([part.set_column(0, "host", part["host"].cast(pa.utf8())) for part in parts], promote_options="default")
+    table = pa.concat_tables(parts)
+    if scope.hosts:
+        table = table.filter(pc.is_in(table["host"], pa.array(scope.hosts)))
     host = table["host"][0].as_py() if table.num_rows else ""
-    column = {name: table[name].to_numpy(zero_copy_only=False) for name in ("pid", "step", "duration_ns", "comm_ns", "wait_collective_ns")}
-    start_ns = table["start"].cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).to_numpy()
-    ranks = table["rank"].fill_null(-1).to_numpy()
-    true = (column["step"] >= 0) & (column["duration_ns"] > 0) & (column["duration_ns"] < MOST_NS) & (start_ns > 0) & (start_ns < 2**62)
-    if not true.all():
-        left_out.append(f"host {host} lies: {int((~true).sum())} steps cannot be true")
-    order = np.lexsort((column["step"], column["pid"]))
-    order = order[true[order]]
-    for rows in np.split(order, np.flatnonzero(np.diff(column["pid"][order])) + 1):
-        rows = rows[np.unique(column["step"][rows], return_index=True)[1]]
-        step = column["step"][rows]
+    column = {name: table[name].to_numpy() for name in COLUMNS if name != "host"}
+    pids, numbers, lengths, start_us = column["pid"], column["step"], column["duration_ns"], column["start"]
+    minute = column["minute"] // (60 * 10**6)
+    asked = (minute >= (scope.since or -schema.MOST)) & (minute < (scope.until or schema.MOST))
+    true = (numbers >= 0) & (numbers < schema.MOST) & (lengths > 0) & (lengths < schema.MOST) & (start_us > 0) & (start_us < 2**62 // 1000)
+    if not true[asked].all():
+        left_out.append(f"host {host} lies: {int((~true & asked).sum())} steps cannot be true")
+    order = np.lexsort((numbers, pids))
+    order = order[(true & asked)[order]]
+    for rows in np.split(order, np.flatnonzero(np.diff(pids[order])) + 1):
+        rows = rows[np.unique(numbers[rows], return_index=True)[1]]
+        step = numbers[rows]
         if not len(step):
             continue
         if step[-1] - step[0] > SPARSE * len(step) + 10**6:
-            left_out.append(f"host {host} lies: process {column['pid'][rows[0]]} has {len(step)} steps with numbers up to {step[-1]}")
+            left_out.append(f"host {host} lies: process {pids[rows[0]]} has {len(step)} steps with numbers up to {step[-1]}")
             continue
-        rank = int(ranks[rows[0]])
+        rank = int(column["rank"][rows[0]])
         meets = bool((column["comm_ns"][rows].sum() + column["wait_collective_ns"][rows].sum()) > 0)
-        length = column["duration_ns"][rows]
-        yield Track(host, int(column["pid"][rows[0]]), None if rank < 0 else rank, step, start_ns[rows] + length, length, meets)
+        yield Track(host, int(pids[rows[0]]), None if rank < 0 else rank, step, start_us[rows] * 1000 + lengths[rows], lengths[rows], meets)
 
 
 class Sequence:
@@ -156,20 +178,21 @@ class Sequence:
         logs = self._cut(logs - np.median(logs))
         self.signal[at] = logs
         self.signal[at] = self._cut(logs - (_around(self.signal) / np.maximum(_around(self.there), 1))[at])
-        self.spectra: dict[int, tuple[np.ndarray, ...]] = {}
+        self.spectra: dict[int, tuple[Array, ...]] = {}
 
     @staticmethod
-    def _cut(logs: np.ndarray) -> np.ndarray:
+    def _cut(logs: Array) -> Array:
         limit = 6 * np.median(np.abs(logs)) + 1e-4
-        return np.clip(logs, -limit, limit)
+        cut: Array = np.clip(logs, -limit, limit)
+        return cut
 
-    def spectrum(self, size: int) -> tuple[np.ndarray, ...]:
+    def spectrum(self, size: int) -> tuple[Array, ...]:
         """Of the signal, its square, and where it is."""
         if size not in self.spectra:
             self.spectra = {size: tuple(np.fft.rfft(part, size) for part in (self.signal, self.signal**2, self.there))}
         return self.spectra[size]
 
-    def likeness(self, other: Sequence) -> tuple[np.ndarray, np.ndarray]:
+    def likeness(self, other: Sequence) -> tuple[Array, Array]:
         """By lag: the correlation of other's steps with those that are lag further here, in standard deviations of chance; and the lags, as offsets
         of step numbers."""
         size = 1 << (len(self.signal) + len(other.signal) - 1).bit_length()
@@ -185,11 +208,12 @@ class Sequence:
         return like, lags + self.first - other.first
 
 
-def _around(signal: np.ndarray) -> np.ndarray:
+def _around(signal: Array) -> Array:
     """Sums over TREND steps around each."""
     sums = np.concatenate([np.zeros(TREND // 2 + 1), np.cumsum(signal)])
     sums = np.concatenate([sums, np.full(TREND // 2, sums[-1])])
-    return sums[TREND:] - sums[:-TREND]
+    around: Array = sums[TREND:] - sums[:-TREND]
+    return around
 
 
 def against(reference: Sequence, track: Track) -> Aligned:
@@ -207,7 +231,7 @@ def against(reference: Sequence, track: Track) -> Aligned:
     return out if out.how != "none" else _by_time(reference.track, track, out)
 
 
-def _pairs(reference: Track, track: Track, offset: int) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(reference: Track, track: Track, offset: int) -> tuple[Array, Array]:
     """Rows of both that are the same step."""
     _, mine, yours = np.intersect1d(reference.step, track.step + offset, assume_unique=True, return_indices=True)
     return mine, yours

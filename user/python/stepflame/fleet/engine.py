@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import glob
+import math
 import os
 import re
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -49,21 +52,23 @@ class Scope:
         job = safe_name(self.job) if self.job is not None else "*"
         return "%s/date=*/cluster=%s/job=%s/*.parquet" % (table, cluster, job)
 
-    def condition(self, table: str) -> str:
-        """Of a view; `date` alone decides which files are read."""
+    def condition(self, table: str, text: Callable[[str], str]) -> str:
+        """Of a view; `date` alone decides which files are read. A row of a cumulative table is in the files of its end, and of all times since it began."""
         conditions = []
-        for minutes, compare in ((self.since, ">="), (self.until, "<=")):
-            if minutes is not None:
-                conditions.append("date %s '%s'" % (compare, time.strftime("%Y-%m-%d", time.gmtime(minutes * 60))))
+        cumulative = bool(schema.TABLES[table].once)
+        if self.since is not None:
+            conditions.append("date >= '%s'" % utc("%Y-%m-%d", self.since))
+        if self.until is not None:
+            conditions.append("since < TIMESTAMP '%s'" % utc("%Y-%m-%d %H:%M:00", self.until) if cumulative else "date <= '%s'" % utc("%Y-%m-%d", self.until))
         if table == "stacks":
             return " AND ".join(conditions) or "true"
-        if schema.TABLES[table].per_minute:
-            conditions += ["m >= %d" % self.since] if self.since is not None else []
-            conditions += ["m < %d" % self.until] if self.until is not None else []
+        conditions += ["m >= %d" % self.since] if self.since is not None else []
+        conditions += ["m < %d" % self.until] if self.until is not None and not cumulative else []
         if self.hosts:
-            conditions.append("host IN (%s)" % ", ".join(map(literal, self.hosts)))
+            conditions.append("host IN (%s)" % ", ".join(map(text, self.hosts)))
         if self.uid is not None and table != "ranks":
-            conditions.append("EXISTS (SELECT 1 FROM ranks r WHERE r.host = t.host AND r.pid = t.pid AND r.uid = %d)" % self.uid)
+            same = " AND ".join("r.%s = t.%s" % (key, key) for key in ("cluster", "job", "host", "pid"))
+            conditions.append("EXISTS (SELECT 1 FROM ranks r WHERE %s AND r.uid = %d)" % (same, self.uid))
         elif self.uid is not None:
             conditions.append("uid = %d" % self.uid)
         return " AND ".join(conditions) or "true"
@@ -73,7 +78,16 @@ class Raw(str):
     """A parameter that is SQL."""
 
 
-def literal(value: Any) -> str:
+def utc(form: str, minutes: int) -> str:
+    return time.strftime(form, time.gmtime(minutes * 60))
+
+
+def quoted(text: str) -> str:
+    return "'%s'" % text.replace("'", "''")
+
+
+def literal(value: Any, text: Callable[[str], str]) -> str:
+    """text: how the engine writes one."""
     if value is None:
         return "NULL"
     if isinstance(value, Raw):
@@ -81,12 +95,12 @@ def literal(value: Any) -> str:
     if isinstance(value, (bool, int, float)):
         return str(value)
     if isinstance(value, (tuple, list)):
-        return ", ".join(map(literal, value)) or "NULL"
-    return "'%s'" % str(value).replace("'", "''")
+        return ", ".join(literal(one, text) for one in value) or "NULL"
+    return text(str(value))
 
 
 class Engine(Protocol):
-    """to_us, leaf, path: what the two spell differently."""
+    """to_us, leaf, path, text (a literal), escaped (a path in which nothing is a pattern): what the two spell differently."""
 
     to_us: str
     leaf: str
@@ -95,6 +109,8 @@ class Engine(Protocol):
     errors: tuple[type[Exception], ...]
     asks: Fleet | None  # whose views there are
 
+    def text(self, value: str) -> str: ...
+    def escaped(self, path: str) -> str: ...
     def source(self, table: str, root: str, paths: list[str]) -> str: ...
     def define(self, name: str, select: str) -> None: ...
     def keep(self, view: str) -> None: ...
@@ -104,7 +120,13 @@ class Engine(Protocol):
 
 
 def plain(value: Any) -> Any:
-    """As both engines give it: DuckDB has 128 bits for sums, Spark times without a zone."""
+    """As both engines give it: DuckDB has 128 bits for sums, Spark times without a zone. JSON has no NaN."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
     if isinstance(value, decimal.Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, datetime.datetime):
@@ -129,18 +151,24 @@ class DuckDB:
         self.spill = tempfile.TemporaryDirectory(prefix="stepflame-spill-")
         self.connection = duckdb.connect()
         try:
-            self.connection.execute("SET memory_limit = %s" % literal(memory))
+            self.connection.execute("SET memory_limit = %s" % quoted(memory))
         except duckdb.Error as error:
             raise StepflameError("--memory %s: %s" % (memory, first_line(error)), "say such as --memory 4GB", 2) from None
-        self.connection.execute("SET temp_directory = %s; SET TimeZone = 'UTC'; SET enable_progress_bar = false" % literal(self.spill.name))
+        self.connection.execute("SET temp_directory = %s; SET TimeZone = 'UTC'; SET enable_progress_bar = false" % quoted(self.spill.name))
         if threads:
             self.connection.execute("SET threads = %d" % threads)
+
+    def text(self, value: str) -> str:
+        return quoted(value)
+
+    def escaped(self, path: str) -> str:
+        return glob.escape(path)
 
     def source(self, table: str, root: str, paths: list[str]) -> str:
         names = ", ".join("CAST(%s AS %s) AS %s" % (f.name, self.type_names[type_name(f.type)], f.name) for f in schema.TABLES[table].schema)
         return "SELECT %s, date, cluster, job FROM read_parquet([%s], hive_partitioning = true, hive_types = {'date': VARCHAR, 'cluster': VARCHAR, 'job': VARCHAR})" % (
             names,
-            ", ".join(map(literal, paths)),
+            ", ".join(map(quoted, paths)),
         )
 
     def define(self, name: str, select: str) -> None:
@@ -190,6 +218,13 @@ class Spark:
         self.errors: tuple[type[Exception], ...] = (Exception,)
         self.of_the_query = AnalysisException
 
+    def text(self, value: str) -> str:
+        """Spark has no way to write a quote into a text that keeps its backslashes, and puts its settings in place of ${NAME}."""
+        return "'%s'" % value if re.fullmatch(r"[\w .:/-]*", value) else "CAST(X'%s' AS STRING)" % value.encode(errors="replace").hex()
+
+    def escaped(self, path: str) -> str:
+        return re.sub(r"([][{}*?\\])", r"\\\1", path)
+
     def source(self, table: str, root: str, paths: list[str]) -> str:
         name = "files_" + table
         fields = ["%s %s" % (f.name, self.type_names[type_name(f.type)]) for f in schema.TABLES[table].schema] + ["%s STRING" % key for key in PARTITION]
@@ -233,7 +268,7 @@ class Fleet:
         self.bad: list[str] = []  # files, each with what is wrong with it
         self.versions = [] if self.remote else versions_beside(store)
         self.odd: list[str] = []
-        self.good: dict[str, list[str]] = {}  # files, of tables of which some were found to be bad
+        self.good: dict[str, list[str]] = {}  # files, escaped, of tables of which some were found to be bad
         self.looked: set[tuple[str, bool]] = set()
         self.defined: set[str] = set()
         self.kept: set[str] = set()  # tables of which the rows that can be true are read once, for many questions
@@ -244,7 +279,7 @@ class Fleet:
 
     def define(self, table: str) -> None:
         """No files are no rows."""
-        paths = self.good.get(table, ["%s/%s" % (self.root, self.scope.pattern(table))])
+        paths = self.good.get(table, ["%s/%s" % (self.engine.escaped(self.root), self.scope.pattern(table))])
         try:
             self.define_over(table, self.engine.source(table, self.root, paths) if paths else self.no_rows(table))
         except self.engine.errors as error:
@@ -268,7 +303,7 @@ class Fleet:
             more += ["%s AS %s_us" % (at, spec.time), "CAST(floor(%s / 60000000) AS BIGINT) AS m" % at, "coalesce(rank, -pid) AS who"]
         else:
             more += ["%s AS leaf" % engine.leaf, "%s AS path" % engine.path]
-        rows = "SELECT * FROM (SELECT *, %s FROM (%s) f) t WHERE %s" % (", ".join(more), source, self.scope.condition(table))
+        rows = "SELECT * FROM (SELECT *, %s FROM (%s) f) t WHERE %s" % (", ".join(more), source, self.scope.condition(table, engine.text))
         true = schema.truth(table, self.now_us)
         engine.define(table, "SELECT * FROM (%s) r WHERE %s" % (rows, true))
         if spec.time:
@@ -279,7 +314,7 @@ class Fleet:
     def ask(self, question: str, **parameters: Any) -> list[Row]:
         """The answer to questions/QUESTION.sql."""
         text = (QUESTIONS / (question + ".sql")).read_text()
-        sql = Template(text).substitute({name: literal(value) for name, value in parameters.items()})
+        sql = Template(text).substitute({name: literal(value, self.engine.text) for name, value in parameters.items()})
         return self.run(sql, set(re.findall(r"(?:FROM|JOIN) (\w+)", text)))
 
     def run(self, sql: str, names: set[str] | None = None) -> list[Row]:
@@ -316,7 +351,7 @@ class Fleet:
             name = scheme + info.path
             if info.is_file and info.base_name.endswith(".parquet") and not info.base_name.startswith(".") and self.in_scope(info.path):
                 wrong = wrong_with(filesystem, info.path, table, deep)
-                good += [name] if not wrong else []
+                good += [self.engine.escaped(name)] if not wrong else []
                 bad += ["%s: %s" % (name, wrong)] if wrong else []
         self.good[table] = good
         self.defined.discard(table)
@@ -334,7 +369,7 @@ class Fleet:
         """Rows that cannot be true, per host."""
         rows = self.run("SELECT host, count(*) AS n FROM odd_%s GROUP BY host ORDER BY n DESC, host" % table)
         for row in rows:
-            self.odd.append("host %s lies: %d row%s of %s cannot be true (negative, in the future, or sums that do not add up)" % (row["host"], row["n"], "s" * (row["n"] != 1), table))
+            self.odd.append("host %s lies: %d row%s of %s cannot be true (out of bounds, in the future, or sums that do not add up)" % (row["host"], row["n"], "s" * (row["n"] != 1), table))
         return rows
 
     def left_out(self) -> list[str]:

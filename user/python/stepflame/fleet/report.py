@@ -68,7 +68,7 @@ def clocks(fleet: Fleet, name: str) -> dict[str, float] | None:
         return None
     from .align import align  # it wants numpy
 
-    found = align(os.path.dirname(fleet.root), name)
+    found = align(os.path.dirname(fleet.root), fleet.scope)
     return {host: found.clocks[host] / 1e9 for host in found.disagree}
 
 

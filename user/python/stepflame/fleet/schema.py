@@ -46,6 +46,7 @@ def columns(text: str) -> pa.Schema:
     return pa.schema(fields)
 
 
+BOUNDS = {"gpu_busy": (0, 1), "gpu_mhz": (0, 10**5), "gpu_watts": (0, 10**5)}  # of other doubles: MOST
 MOST = 10**16  # a hundred days in nanoseconds: no figure of a row is more, and sums do not overflow
 
 
@@ -100,6 +101,8 @@ def truth(table: str, now_us: int) -> str:
         return "true"
     figures = [column.name for column in spec.schema if column.type == pa.int64() and column.name != "stack" and not column.name.endswith("_bytes")]
     conditions = ["least({0}) >= 0 AND greatest({0}) <= {1}".format(", ".join(figures + ["0"]), MOST)] if figures else []
+    doubles = {column.name: BOUNDS.get(column.name, (-MOST, MOST)) for column in spec.schema if column.type == pa.float64()}
+    conditions += ["coalesce(%s, 0) BETWEEN %d AND %d" % (name, *bounds) for name, bounds in doubles.items()]  # NaN is more than all
     conditions += spec.true
     conditions.append("CAST(%s AS DATE) = day" % spec.time)
     conditions.append("%s_us <= %d" % (spec.time, now_us + 120 * 1000000))  # clocks of hosts differ by seconds
