@@ -86,6 +86,18 @@ def test_figures_are_the_tables(written):
     assert late[0] == 5 and planes["rested"][place[16]].max() > 80
 
 
+@pytest.mark.parametrize("ranks, hosts", ((2, 1), (2, 2), (8, 2)))
+def test_of_two_the_faster_one_is_usual(tmp_path, ranks, hosts):
+    slow = lambda rank: rank >= ranks // 2  # noqa: E731
+    data = lambda rank, minute: 100 * (1 + 20 * slow(rank)) * generated.MS  # noqa: E731
+    store = generated.trained(tmp_path, ranks, lambda rank, minute: 100 + 20 * slow(rank), hosts=hosts, data_ns=data)
+    page.write(generated.duckdb(store, job="train"), "train", tmp_path / "x.html")
+    head, planes = unpacked(tmp_path / "x.html")
+    assert set(head["usualOwn"]) == {100_000_000} and set(head["usualPhases"]["data"]) == {1_000_000} and set(head["usualPhases"]["comm"]) == {40_000_000}
+    own = unfolded(planes["own"].astype(int) - 128, 0.2, 80)
+    assert own[: ranks // 2] == pytest.approx(0) and own[ranks // 2 :] == pytest.approx(20 / 140, abs=0.0013)
+
+
 def test_findings_name_their_places(written):
     head, _ = unpacked(written[1])
     found = {finding["kind"]: finding for finding in head["findings"]}

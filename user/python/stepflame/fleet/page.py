@@ -65,19 +65,36 @@ class Map:
             for column, name in enumerate(NUMBERS):
                 self.figures[name][number, cells[:, 0]] = cells[:, column]
         self.seen = self.figures["steps"] > 0
+        self.hosts = np.unique([row["host"] for row in rows], return_inverse=True)[1]
         step = sum(np.maximum(self.figures[phase], 0) for phase in PHASES)
         self.step = np.where(self.seen, step, np.nan)
         self.own = np.where(self.seen, step - np.maximum(self.figures["comm"], 0), np.nan)
-        self.middle_step, self.middle_own = _medians(self.step), _medians(self.own)
+        usual = self.usual_ranks(self.own)
+        self.middle_step, self.middle_own = _medians(self.step), _medians(self.own, usual)
         whole = self.middle_step[self.middle_step > 0]
         self.usual = float(np.median(whole)) if len(whole) else 1.0
-        self.middle_phases = {phase: _medians(np.where(self.seen, self.figures[phase], np.nan)) for phase in PHASES}
+        self.middle_phases = {phase: _medians(np.where(self.seen, self.figures[phase], np.nan), usual) for phase in PHASES}
         self.excess = self.above(self.own)
 
     def above(self, own: np.ndarray) -> np.ndarray:
-        """By how much of a step a rank's time is above that of the median rank."""
+        """By how much of a step a rank's time is above that of the usual ranks."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.nan_to_num((own - _medians(own)) / self.middle_step)
+            return np.nan_to_num((own - _medians(own, self.usual_ranks(own))) / self.middle_step)
+
+    def usual_ranks(self, own: np.ndarray) -> np.ndarray:
+        """[rank, time]: whose median is the usual figure. Of two hosts, or two ranks, it is the faster one, as in questions/slow.sql."""
+        usual = ~np.isnan(own)
+        for column in np.flatnonzero(usual.any(axis=0)):
+            there = np.flatnonzero(usual[:, column])
+            side = self.hosts[there]
+            if len(there) == 2:
+                side = there
+            first, *others = np.unique(side)
+            if len(others) == 1:
+                ones, other_ones = there[side == first], there[side == others[0]]
+                slower = other_ones if np.median(own[ones, column]) <= np.median(own[other_ones, column]) else ones
+                usual[slower, column] = False
+        return usual
 
     def planes(self) -> dict[str, np.ndarray]:
         """Bytes, as page_data.js reads them."""
@@ -112,8 +129,9 @@ class Map:
         return np.argsort(-np.maximum(0, self.excess).sum(axis=1), kind="stable")
 
 
-def _medians(figures: np.ndarray) -> np.ndarray:
+def _medians(figures: np.ndarray, of: np.ndarray | bool = True) -> np.ndarray:
     """Of each time; 0 where nobody was seen."""
+    figures = np.where(of, figures, np.nan)
     out = np.zeros(figures.shape[1])
     there = ~np.isnan(figures).all(axis=0)
     out[there] = np.nanmedian(figures[:, there], axis=0)
