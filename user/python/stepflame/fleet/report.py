@@ -48,9 +48,9 @@ def report(fleet: Fleet, name: str) -> Answer:
     said["doubts"] = []
     if fleet.ask("twice"):
         said["twice"] = twins(processes)
-    elif not said["step_ns"]:
+    elif job["ranks"] > 1 and not said["step_ns"]:
         said["doubts"] = ["no step that takes time was seen" + (", only counted in rests" if job["rest_steps"] else "")]
-    else:
+    elif pace:
         ranks_of: dict[str, set[int]] = defaultdict(set)
         for p in processes:
             ranks_of[p["host"]].add(p["who"])
@@ -115,6 +115,17 @@ def twins(processes: list[Row]) -> list[Answer]:
     return [{"uid": its[0]["uid"], "hosts": sorted({p["host"] for p in its}), "ranks": sorted({p["who"] for p in its})} for _, its in sorted(groups.items(), key=lambda item: str(item[0]))]
 
 
+def nothing_found(said: Answer) -> str:
+    """What no findings mean."""
+    if said["twice"]:
+        return "it is not known: several jobs have this name at the same time"
+    if said["ranks"] < 2:
+        return "nobody: it has one rank; stepflame report --steps says where its time goes"
+    if said["doubts"]:
+        return "it is not known; nothing was found, but:"
+    return "no rank, host, link or GPU: none differs from the others by more than %s of a step for %d minutes" % (percent(findings.SHARE), findings.LEAST_MINUTES)
+
+
 def chooses(group: Answer, all_of: list[Answer]) -> str:
     """The option that asks for one of several jobs with one name."""
     if len(all_of) == 1:
@@ -148,13 +159,9 @@ def report_text(said: Answer) -> str:
         lines.append(paragraph("Two jobs", "have this name at the same time; nothing is said of ranks before you choose one:"))
         for group in said["twice"]:
             lines.append(paragraph("", "ranks %s of user %s on %s%s" % (ranges(group["ranks"]), group["uid"], several(group["hosts"]), chooses(group, said["twice"]))))
-    elif said["ranks"] < 2:
-        lines.append(paragraph("Held up by", "nobody: it has one rank; stepflame report --steps says where its time goes"))
-    elif not said["findings"] and said["doubts"]:
-        lines.append(paragraph("Held up by", "it is not known; nothing was found, but:"))
-        lines += [paragraph(" " * 12 + "- ", doubt) for doubt in said["doubts"]]
     elif not said["findings"]:
-        lines.append(paragraph("Held up by", "no rank, host, link or GPU: none differs from the others by more than %s of a step for %d minutes" % (percent(findings.SHARE), findings.LEAST_MINUTES)))
+        lines.append(paragraph("Held up by", nothing_found(said)))
+        lines += [paragraph(" " * 12 + "- ", doubt) for doubt in said["doubts"]]
     else:
         shown = said["findings"][:8]
         for number, finding in enumerate(shown, 1):
