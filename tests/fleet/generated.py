@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import fleet_generate
 import pyarrow as pa
 import pyarrow.parquet as pq
-from stepflame.fleet import engine, schema
+from stepflame.fleet import engine, schema, store
 
 ROOT = Path(__file__).resolve().parents[2]
 PLANTS = {
@@ -126,3 +127,30 @@ def content(store: Path) -> dict[str, list[dict[str, object]]]:
     """All rows of a store, by file."""
     files = sorted(path for path in (store / "v1").rglob("*.parquet"))
     return {str(path.relative_to(store)): pq.ParquetFile(path).read().to_pylist() for path in files}
+
+
+BEGIN = 29893560  # minutes since 1970
+MS = 1_000_000
+
+
+def trained(folder: Path, ranks: int, own: Callable[[int, int], float], minutes: int = 20, hosts: int | None = None, waits: bool = True, **more: object) -> str:
+    """A store with a job whose ranks have own(rank, minute) milliseconds in a step, and wait for the slowest, where `waits`; 100 steps a minute.
+    more: columns of windows, as values or as functions of rank and minute; job, cluster, tables: rows of other tables."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cluster, other_tables = more.pop("cluster", "lab"), more.pop("tables", {})
+    per_host = -(-ranks // (hosts or ranks))
+    rows = []
+    for m in range(minutes):
+        longest = max(own(rank, m) for rank in range(ranks))
+        for rank in range(ranks):
+            mine, comm = 100 * round(own(rank, m) * MS), 100 * round((longest - own(rank, m) + 20) * MS) if waits else 0
+            row = {"job": "train", "host": "node-%d" % (rank // per_host), "pid": 100 + rank, "rank": rank, "minute": (BEGIN + m) * 60_000_000, "seen_ns": 60_000 * MS, "steps": 100}
+            row |= {"step_ns": mine + comm, "longest_ns": (mine + comm) // 100, "forward_ns": mine, "comm_ns": comm}
+            row |= {name: value(rank, m) if callable(value) else value for name, value in more.items()}
+            row["forward_ns"] -= row.get("data_ns", 0)
+            rows.append(row)
+    name = "recorded%d" % len(list(folder.iterdir()))
+    tables = {name: as_exported(its, name) for name, its in {"windows": rows, **other_tables}.items()}
+    counts = store.Import(str(folder / "store"), cluster, program(folder)).run([recording(folder, name, tables)])
+    assert counts.recordings == 1 and not counts.left_out
+    return str(folder / "store")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import generated
 import pytest
+from stepflame.errors import StepflameError
 from stepflame.fleet import report
 from stepflame.fleet.engine import Scope
 
@@ -47,8 +48,6 @@ def check(found: list[dict[str, object]], planted: list[dict[str, object]]) -> N
 
 def truth(store: str, job: str = "train") -> list[dict[str, object]]:
     return json.loads((Path(store) / "truth.json").read_text())["jobs"][job]["planted"]
-
-
 
 
 def test_nothing_is_invented(made):
@@ -153,3 +152,178 @@ def test_hours_add_up(made):
     plain = report.spend(generated.duckdb(made.plain()), "job")["rows"][0]
     planted = report.spend(generated.duckdb(store), "job")["rows"][0]
     assert plain["stragglers"] < 0.01 * plain["hours"] and planted["stragglers"] > 0.15 * planted["hours"]
+
+
+# --- few ranks, and what cannot be known ---
+
+RANKS = pytest.mark.parametrize("ranks", (1, 2, 3, 4))
+
+
+def unsaid(said: report.Answer, *texts: str) -> None:
+    """Nothing is found, and not called fine."""
+    assert said["findings"] == []
+    text = " ".join(report.report_text(said).split())
+    assert "none differs" not in text and all(part in text for part in ("it is not known", *texts)), text
+
+
+def the_same(rank: int, minute: int) -> float:
+    return 100
+
+
+def last_is_slow(ranks: int, by: float = 30):
+    return lambda rank, minute: 100 + by * (rank == ranks - 1) + 0.1 * ((7 * rank + minute) % 5)
+
+
+@RANKS
+def test_equal_ranks(tmp_path, ranks):
+    said = ask(generated.trained(tmp_path, ranks, the_same))
+    assert said["findings"] == said["doubts"] == [] and said["ranks"] == ranks
+
+
+@RANKS
+def test_a_slow_rank_of_few(tmp_path, ranks):
+    said = ask(generated.trained(tmp_path, ranks, last_is_slow(ranks)))
+    assert [(f["kind"], f["ranks"]) for f in said["findings"]] == ([("slow-rank", [ranks - 1])] if ranks > 1 else [])
+    if ranks > 1:
+        assert said["findings"][0]["excess_ns"] == pytest.approx(30e6, rel=0.02)
+        assert said["findings"][0]["because"][0] in ["waits 20 ms a step in collectives, the others %s ms" % ms for ms in ("49.9", "50", "50.1", "50.2")]
+        slow = [row["host"] for row in report.hosts(generated.duckdb(str(tmp_path / "store")))["hosts"] if row["slow_in"]]
+        assert slow == ["node-%d" % (ranks - 1)]
+
+
+@RANKS
+def test_ranks_that_do_not_wait_for_each_other(tmp_path, ranks):
+    """Processes of a sweep, whose models differ, with ranks or without."""
+    for name, more in (("ranks", {}), ("none", {"rank": None})):
+        said = ask(generated.trained(tmp_path / name, ranks, last_is_slow(ranks), waits=False, **more))
+        assert said["ranks"] == ranks
+        if ranks > 1:
+            unsaid(said, "the ranks do not wait for each other")
+        assert not any(row["slow_in"] for row in report.hosts(generated.duckdb(str(tmp_path / name / "store")))["hosts"])
+
+
+@RANKS
+def test_processes_without_ranks(tmp_path, ranks):
+    """Each is one, on whatever host its PID is."""
+    said = ask(generated.trained(tmp_path, ranks, last_is_slow(ranks), rank=None, pid=7))
+    assert said["ranks"] == said["hosts"] == ranks and (ranks == 1 or said["spent_hours"]["stragglers"] > 0)
+
+
+@RANKS
+def test_a_minute_is_not_enough(tmp_path, ranks):
+    store = generated.trained(tmp_path, ranks, last_is_slow(ranks), minutes=1)
+    if ranks > 1:
+        unsaid(ask(store), "steps of several ranks were seen in 1 minute, and a finding takes 3")
+
+
+@RANKS
+@pytest.mark.parametrize("steps, reason", ((0, "no step that takes time was seen, only counted in rests"), (100, "no step that takes time was seen")))
+def test_no_steps_or_none_that_take_time(tmp_path, ranks, steps, reason):
+    none = dict.fromkeys(("step_ns", "longest_ns", "forward_ns", "comm_ns"), 0)
+    store = generated.trained(tmp_path, ranks, the_same, **none, steps=steps, rest_steps=100 - steps, seen_ns=1, rested_ns=59_000 * generated.MS)
+    if ranks > 1:
+        unsaid(ask(store), reason)
+    fleet = generated.duckdb(store, job="train")
+    assert not any(row["slow_in"] for row in report.hosts(generated.duckdb(store))["hosts"])
+    with pytest.raises(StepflameError, match="no step of a was seen that took time"):
+        report.compare(fleet, fleet, ("a", "b"))
+
+
+@pytest.mark.parametrize("ranks, hosts, slow", ((3, 3, 2), (4, 4, 2), (32, 4, 16), (8, 1, 4), (9, 9, 8)))
+def test_half_or_more_are_slow(tmp_path, ranks, hosts, slow):
+    said = ask(generated.trained(tmp_path, ranks, lambda rank, minute: 100 + (20 + rank * 0.01) * (rank < slow), hosts=hosts))
+    unsaid(said, "too many are slow, to say which is usual")
+
+
+@pytest.mark.parametrize("ranks", (2, 8))
+def test_a_fault_in_every_fourth_minute(tmp_path, ranks):
+    said = ask(generated.trained(tmp_path, ranks, lambda rank, minute: 100 + 40 * (rank == 1 and minute % 4 == 0), minutes=60))
+    unsaid(said, "rank 1 (host node-1) is slow in some minutes, which stand alone", "ranks wait for stragglers")
+
+
+@pytest.mark.parametrize("ranks", (2, 4, 16))
+@pytest.mark.parametrize("late", (False, True))
+def test_of_two_hosts_the_faster_one_is_usual(tmp_path, ranks, late):
+    """In all figures: own time, data, waits."""
+    slow = lambda rank: rank >= ranks // 2  # noqa: E731
+    more = {"data_ns": lambda rank, minute: 100 * (1 + 20 * slow(rank)) * generated.MS} if late else {}
+    store = generated.trained(tmp_path, ranks, lambda rank, minute: 100 + 20 * slow(rank), hosts=2, **more)
+    (finding,) = ask(store)["findings"]
+    assert finding["kind"] == ("late-data" if late else "slow-host" if ranks > 2 else "slow-rank") and finding["ranks"] == list(range(ranks // 2, ranks))
+    assert finding["excess_ns"] == pytest.approx(20e6) and "waits 20 ms a step in collectives, the others 40 ms" in finding["because"]
+    of_host = {row["host"]: row["excess"] for row in report.hosts(generated.duckdb(store))["hosts"]}
+    assert of_host == {"node-0": 0, "node-1": pytest.approx(20 / 140)}
+
+
+@pytest.mark.parametrize("ranks", (2, 3, 4))
+def test_a_stall_of_few_ranks(tmp_path, ranks):
+    long = lambda rank, minute, of: 30_000 * generated.MS * (minute == 10) * (of is None or (rank == 1) == of)  # noqa: E731
+    more = {"step_ns": lambda r, m: 12_000 * generated.MS + long(r, m, None), "longest_ns": lambda r, m: 120 * generated.MS + long(r, m, None)}
+    more |= {"data_ns": lambda r, m: long(r, m, True), "forward_ns": lambda r, m: 10_000 * generated.MS + long(r, m, True), "comm_ns": lambda r, m: 2000 * generated.MS + long(r, m, False)}
+    (finding,) = ask(generated.trained(tmp_path, ranks, the_same, **more))["findings"]
+    assert (finding["kind"], finding["ranks"]) == ("stall", [1]) and "rank 1 (host node-1) was in data" in finding["said"]
+
+
+def test_a_stall_of_one_of_two_that_do_not_wait(tmp_path):
+    longest = {"longest_ns": lambda rank, minute: (5000 if (rank, minute) == (1, 10) else 100) * generated.MS}
+    assert ask(generated.trained(tmp_path, 2, the_same, waits=False, **longest))["findings"] == []
+
+
+# --- compare ---
+
+
+@pytest.mark.parametrize("minutes", (1, 2, 3))
+def test_few_minutes_may_be_chance(tmp_path, minutes):
+    for job, own in (("a", 100), ("b", 105)):
+        store = generated.trained(tmp_path, 3, lambda rank, minute: own, minutes=minutes, job=job)
+    engine = generated.duckdb(store).engine
+    said = report.compare(*(report.Fleet(store, engine, Scope(job=job)) for job in "ab"), ("a", "b"))
+    assert any(row["changed"] for row in said["phases"]) == (minutes > 2)
+    assert ("it is not known" in report.compare_text(said)) == (minutes < 3)
+
+
+def action(job: str, since: int, until: int, steps: int, name: str = "Optimizer.step") -> dict[str, object]:
+    times = {"since": (generated.BEGIN + since) * 60_000_000, "until": (generated.BEGIN + until) * 60_000_000}
+    return {"job": job, "host": "node-0", "pid": 100, "rank": 0, **times, "kind": "label", "name": name, "n": steps, "total_ns": 10 * steps * generated.MS, "self_ns": 10 * steps * generated.MS}
+
+
+def test_actions_are_of_the_steps_of_their_recording(tmp_path):
+    """Two jobs do the same. Of one there are two recordings, of the same time in part."""
+    generated.trained(tmp_path, 1, the_same, job="a", tables={"actions": [action("a", 0, 20, 2000)]})
+    generated.trained(tmp_path, 1, the_same, job="b", tables={"actions": [action("b", 0, 20, 2000), action("b", 4, 12, 800)]})
+    # a recording that began long before what is in the store
+    store = generated.trained(tmp_path, 1, the_same, job="c", tables={"actions": [action("c", -3000, 20, 302_000)]})
+    engine = generated.duckdb(store).engine
+    a, b, c = (report.Fleet(store, engine, Scope(job=job)) for job in "abc")
+    assert [row["self"] / row["steps"] for row in a.ask("totals_actions")] == [10e6]
+    assert report.compare(a, b, ("a", "b"))["actions"] == []
+    said = report.compare(a, c, ("a", "c"))
+    assert said["actions"] == [] and "not compared: actions" in report.compare_text(said)
+
+
+def test_compare_refuses_what_report_refuses(tmp_path):
+    for cluster in ("one", "two"):
+        store = generated.trained(tmp_path, 2, the_same, cluster=cluster)
+    generated.trained(tmp_path, 1, the_same, job="twins")
+    generated.trained(tmp_path, 1, the_same, job="twins", pid=7)
+    engine = generated.duckdb(store).engine
+    for job, why in (("train", "2 clusters"), ("twins", "several jobs")):
+        fleet = report.Fleet(store, engine, Scope(job=job))
+        with pytest.raises(StepflameError, match=why):
+            report.compare(fleet, fleet, (job, job))
+
+
+def test_hours_of_a_user_whose_pid_another_one_had(tmp_path):
+    for number, job in enumerate(("old", "new")):
+        rank = {"job": job, "host": "node-0", "pid": 100, "rank": 0, "uid": 1000 + number, "launcher": "none", "since": generated.BEGIN * 60_000_000 + number, "until": (generated.BEGIN + 20) * 60_000_000}
+        store = generated.trained(tmp_path, 1, the_same, job=job, tables={"ranks": [rank]})
+    assert {row["name"] for row in report.spend(generated.duckdb(store), "user")["rows"]} == {1000, 1001}
+
+
+def test_twins_that_nothing_tells_apart(tmp_path):
+    for pid in (7, 8):
+        store = generated.trained(tmp_path, 1, the_same, pid=pid)
+    said = ask(store)
+    assert len(said["twice"]) == 1
+    text = " ".join(report.report_text(said).split())
+    assert "give each job a name of its own" in text and "--host" not in text

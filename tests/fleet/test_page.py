@@ -86,6 +86,25 @@ def test_figures_are_the_tables(written):
     assert late[0] == 5 and planes["rested"][place[16]].max() > 80
 
 
+@pytest.mark.parametrize("ranks, hosts", ((2, 1), (2, 2), (8, 2)))
+def test_of_two_the_faster_one_is_usual(tmp_path, ranks, hosts):
+    slow = lambda rank: rank >= ranks // 2  # noqa: E731
+    data = lambda rank, minute: 100 * (1 + 20 * slow(rank)) * generated.MS  # noqa: E731
+    store = generated.trained(tmp_path, ranks, lambda rank, minute: 100 + 20 * slow(rank), hosts=hosts, data_ns=data)
+    page.write(generated.duckdb(store, job="train"), "train", tmp_path / "x.html")
+    head, planes = unpacked(tmp_path / "x.html")
+    assert set(head["usualOwn"]) == {100_000_000} and set(head["usualPhases"]["data"]) == {1_000_000} and set(head["usualPhases"]["comm"]) == {40_000_000}
+    own = unfolded(planes["own"].astype(int) - 128, 0.2, 80)
+    assert own[: ranks // 2] == pytest.approx(0) and own[ranks // 2 :] == pytest.approx(20 / 140, abs=0.0013)
+
+
+def test_nothing_is_fine_that_is_not_known(tmp_path):
+    store = generated.trained(tmp_path, 4, lambda rank, minute: 100 + 20 * (rank > 1))
+    page.write(generated.duckdb(store, job="train"), "train", tmp_path / "x.html")
+    assert unpacked(tmp_path / "x.html")[0]["nothing"][0].startswith("it is not known")
+    assert "none differs" not in (tmp_path / "x.html").read_text() and "<li>ranks wait for stragglers in" in (tmp_path / "x.html").read_text()
+
+
 def test_findings_name_their_places(written):
     head, _ = unpacked(written[1])
     found = {finding["kind"]: finding for finding in head["findings"]}
@@ -299,7 +318,7 @@ def test_recordings_that_are_known(opened, made, tmp_path):
     shutil.copytree(with_plants(made), tmp_path / "store")
     done = tmp_path / "store/v1/.import/node-00002.json"
     done.parent.mkdir()
-    names = ["/var/lib/stepflame/events/20261102-102130-train-slow.rec", "/var/lib/stepflame/events/20261102-182130-train-slow.rec", "/tmp/it's.rec"]
+    names = ["/var/lib/stepflame/events/20261102-102130-train-slow.rec", "/var/lib/stepflame/events/20261102-182130-train-slow.rec", "/tmp/it's-train.rec"]
     done.write_text(json.dumps({name + "\nc1": [1, 2, 3] for name in names}))
     page.write(generated.duckdb(str(tmp_path / "store"), job="train"), "train", tmp_path / "x.html")
     shown = opened(tmp_path / "x.html")
@@ -308,8 +327,19 @@ def test_recordings_that_are_known(opened, made, tmp_path):
     head = unpacked(tmp_path / "x.html")[0]
     pid = head["pids"][head["ranks"].index(20)]
     assert shown.run("return [...document.querySelectorAll('#details code')].map((code) => code.innerText)") == [
-        f"stepflame flame '/tmp/it'\\''s.rec' -p {pid}", f"stepflame flame {names[0]} -p {pid}",
+        f"stepflame flame '/tmp/it'\\''s-train.rec' -p {pid}", f"stepflame flame {names[0]} -p {pid}",
     ]  # fmt: skip
+
+
+def test_recordings_of_other_jobs_are_not_in_the_page(made, tmp_path):
+    shutil.copytree(with_plants(made), tmp_path / "store")
+    done = tmp_path / "store/v1/.import/node-00002.json"
+    done.parent.mkdir()
+    its = ["/e/20261102-102130-train-slow.rec\nc1", "/s/ring.rec\nc1", "/home/train-7.rec\nc1"]
+    others = ["/e/20261102-102130-train-b-slow.rec\nc1", "/home/secret.rec\nc1", "/e/20261102-102130-train-slow.rec\nc2"]
+    done.write_text(json.dumps(dict.fromkeys(its + others, [1, 2, 3])))
+    page.write(generated.duckdb(str(tmp_path / "store"), job="train"), "train", tmp_path / "x.html")
+    assert unpacked(tmp_path / "x.html")[0]["recordings"] == {"node-00002": sorted(name.partition("\n")[0] for name in its)}
 
 
 def test_schema_has_all_phases(written):

@@ -55,6 +55,7 @@ class Job:
     last: int
     ranks_of: dict[str, set[int]]  # by host
     has_gpu: bool
+    doubts: list[str] = field(default_factory=list)  # why it is not known that nothing holds it up
 
 
 @dataclass
@@ -132,25 +133,56 @@ def of_ranks(job: Job, rows: list[Row], note: str) -> list[Finding]:
     for row in rows:
         by_rank[row["host"], row["who"]].append(row)
     slow: dict[tuple[str, int], tuple[Times, list[Row]]] = {}
+    alone, unawaited = [], []
     for key, its in by_rank.items():
-        times = Times.of(row["m"] for row in its).lasting()
+        waited = [row for row in its if others_waited(row["excess"], row["others_wait"] - row["waits"])]
+        times = Times.of(row["m"] for row in waited).lasting()
         if len(times.minutes) >= LEAST_MINUTES:
-            slow[key] = times, [row for row in its if row["m"] in set(times.minutes)]
+            slow[key] = times, [row for row in waited if row["m"] in set(times.minutes)]
+        elif len(waited) >= LEAST_MINUTES:
+            alone.append(key)
+        elif len(its) >= LEAST_MINUTES:
+            unawaited.append(key)
+    doubt(job, alone, "slow in some minutes, which stand alone")
+    doubt(job, unawaited, "slow, but the others do not wait for it in collectives that were seen: the ranks do not wait for each other")
     groups: list[Group] = []
     for host in sorted({host for host, _ in slow}):
         ranks = {rank: slow[host, rank] for h, rank in slow if h == host}
         late = {rank for rank, (_, its) in ranks.items() if is_late_data(its)}
-        rest = sorted(set(ranks) - late)
-        # of a host: the minutes in which half of its slow ranks were slow
-        counts = Counter(m for rank in rest for m in ranks[rank][0].minutes)
-        times = Times.of(m for m, n in counts.items() if 2 * n >= len(rest))
-        if len(rest) > 1 and 2 * len(rest) > len(job.ranks_of[host]) and len(times.minutes) >= LEAST_MINUTES:
-            groups.append(Group("slow-host", host, rest, times, [row for rank in rest for row in ranks[rank][1]]))
-        else:
-            groups += [Group("slow-rank", host, [rank], *ranks[rank]) for rank in rest]
-        groups += [Group("late-data", host, [rank], *ranks[rank]) for rank in sorted(late)]
+        for kind, kind_of_host, its in (("slow-rank", "slow-host", sorted(set(ranks) - late)), ("late-data", "late-data", sorted(late))):
+            # of a host: the minutes in which half of its slow ranks were slow
+            counts = Counter(m for rank in its for m in ranks[rank][0].minutes)
+            times = Times.of(m for m, n in counts.items() if 2 * n >= len(its))
+            if len(its) > 1 and 2 * len(its) > len(job.ranks_of[host]) and len(times.minutes) >= LEAST_MINUTES:
+                groups.append(Group(kind_of_host, host, its, times, [row for rank in its for row in ranks[rank][1]]))
+            else:
+                groups += [Group(kind, host, [rank], *ranks[rank]) for rank in its]
     groups.sort(key=lambda group: -sum(row["excess"] * row["steps"] for row in group.rows) / len(group.ranks))
     return [of_group(job, group, note, number < MOST) for number, group in enumerate(groups)]
+
+
+def others_waited(excess: float, more: float) -> bool:
+    """Ranks that train together wait for who is late. Those that do not are not held up, however long it takes."""
+    return more >= 0.5 * excess
+
+
+def doubt(job: Job, ranks: list[tuple[str, int]], what: str) -> None:
+    if ranks:
+        host, who = ranks[0]
+        job.doubts.append("%s (host %s) is %s%s" % (rank_name(who), line(host), what, "; so are %d more" % (len(ranks) - 1) if len(ranks) > 1 else ""))
+
+
+def not_known(job: Job, pace: list[Row], stragglers: float) -> None:
+    """What else a job without findings has that forbids to say that nothing holds it up. stragglers: share of the time of steps that ranks wait for them."""
+    minutes = sum(row["ranks"] > 1 for row in pace)
+    if minutes < LEAST_MINUTES:
+        job.doubts.append("steps of several ranks were seen in %s, and a finding takes %d" % (count(minutes, "minute"), LEAST_MINUTES))
+        return
+    if stragglers >= SHARE:
+        job.doubts.append("ranks wait for stragglers in %s of the time of steps" % percent(stragglers))
+    spread = job.fleet.ask("spread")[0]
+    if max(-spread["below"], spread["above"]) > SHARE:
+        job.doubts.append("the ranks' own times are from %.1f %% to %+.1f %% of a step beside the median: too far apart, or too many are slow, to say which is usual" % (100 * spread["below"], 100 * spread["above"]))
 
 
 def is_late_data(rows: list[Row]) -> bool:
@@ -165,7 +197,7 @@ def of_group(job: Job, group: Group, note: str, closely: bool) -> Finding:
     clock_said = low_clock(it, others)
     if clock_said and kind == "slow-rank":
         kind = "throttled-gpu"
-    who = {"slow-host": "host %s (ranks %s)" % (line(host), ranges(ranks))}.get(kind, "%s (host %s)" % (rank_name(ranks[0]), line(host)))
+    who = "host %s (ranks %s)" % (line(host), ranges(ranks)) if len(ranks) > 1 else "%s (host %s)" % (rank_name(ranks[0]), line(host))
     what = {"late-data": "gets its data late", "throttled-gpu": "has a GPU that is throttled"}.get(kind, "is slow")
     said = "%s %s %s: a step of its own takes %s longer than the others', who wait for it: %s of a step" % (who, what, times.said(job), duration(excess), percent(excess / step))
     because = ["waits %s a step in collectives, the others %s" % (duration(waits), duration(others_wait)), note, clock_said]

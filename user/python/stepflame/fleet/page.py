@@ -14,6 +14,7 @@ import gzip
 import html
 import json
 import os
+import re
 import secrets
 import time
 from pathlib import Path
@@ -65,19 +66,36 @@ class Map:
             for column, name in enumerate(NUMBERS):
                 self.figures[name][number, cells[:, 0]] = cells[:, column]
         self.seen = self.figures["steps"] > 0
+        self.hosts = np.unique([row["host"] for row in rows], return_inverse=True)[1]
         step = sum(np.maximum(self.figures[phase], 0) for phase in PHASES)
         self.step = np.where(self.seen, step, np.nan)
         self.own = np.where(self.seen, step - np.maximum(self.figures["comm"], 0), np.nan)
-        self.middle_step, self.middle_own = _medians(self.step), _medians(self.own)
+        usual = self.usual_ranks(self.own)
+        self.middle_step, self.middle_own = _medians(self.step), _medians(self.own, usual)
         whole = self.middle_step[self.middle_step > 0]
         self.usual = float(np.median(whole)) if len(whole) else 1.0
-        self.middle_phases = {phase: _medians(np.where(self.seen, self.figures[phase], np.nan)) for phase in PHASES}
+        self.middle_phases = {phase: _medians(np.where(self.seen, self.figures[phase], np.nan), usual) for phase in PHASES}
         self.excess = self.above(self.own)
 
     def above(self, own: np.ndarray) -> np.ndarray:
-        """By how much of a step a rank's time is above that of the median rank."""
+        """By how much of a step a rank's time is above that of the usual ranks."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.nan_to_num((own - _medians(own)) / self.middle_step)
+            return np.nan_to_num((own - _medians(own, self.usual_ranks(own))) / self.middle_step)
+
+    def usual_ranks(self, own: np.ndarray) -> np.ndarray:
+        """[rank, time]: whose median is the usual figure. Of two hosts, or two ranks, it is the faster one, as in questions/slow.sql."""
+        usual = ~np.isnan(own)
+        for column in np.flatnonzero(usual.any(axis=0)):
+            there = np.flatnonzero(usual[:, column])
+            side = self.hosts[there]
+            if len(there) == 2:
+                side = there
+            first, *others = np.unique(side)
+            if len(others) == 1:
+                ones, other_ones = there[side == first], there[side == others[0]]
+                slower = other_ones if np.median(own[ones, column]) <= np.median(own[other_ones, column]) else ones
+                usual[slower, column] = False
+        return usual
 
     def planes(self) -> dict[str, np.ndarray]:
         """Bytes, as page_data.js reads them."""
@@ -112,8 +130,9 @@ class Map:
         return np.argsort(-np.maximum(0, self.excess).sum(axis=1), kind="stable")
 
 
-def _medians(figures: np.ndarray) -> np.ndarray:
+def _medians(figures: np.ndarray, of: np.ndarray | bool = True) -> np.ndarray:
     """Of each time; 0 where nobody was seen."""
+    figures = np.where(of, figures, np.nan)
     out = np.zeros(figures.shape[1])
     there = ~np.isnan(figures).all(axis=0)
     out[there] = np.nanmedian(figures[:, there], axis=0)
@@ -143,8 +162,8 @@ def collect(fleet: Fleet, answer: dict[str, Any]) -> tuple[dict[str, Any], dict[
         "mhz": found.usual_mhz(), "hosts": hosts,
         "ranks": [row["who"] for row in found.rows], "pids": [row["pid"] for row in found.rows], "host": [host_number[row["host"]] for row in found.rows],
         "usualStep": _whole(found.middle_step), "usualOwn": _whole(found.middle_own), "usualPhases": {phase: _whole(middle) for phase, middle in found.middle_phases.items() if middle.any()},
-        "findings": findings, "worst": worst[:WORST].tolist(), "left_out": answer["left_out"], "seen_share": answer["seen_share"], "rested_share": answer["rested_share"],
-        "recordings": recordings(fleet, hosts),
+        "findings": findings, "nothing": nothing(answer), "worst": worst[:WORST].tolist(), "left_out": answer["left_out"], "seen_share": answer["seen_share"], "rested_share": answer["rested_share"],
+        "recordings": recordings(fleet, answer["job"], answer["cluster"], hosts),
     }  # fmt: skip
     data["details"] = details(fleet, found, chosen(findings, worst, max(8, DETAILS // count)), span, number_of)
     return data, found.planes(), worst_rows(found, worst[:WORST], first, width)
@@ -152,6 +171,11 @@ def collect(fleet: Fleet, answer: dict[str, Any]) -> tuple[dict[str, Any], dict[
 
 def _whole(figures: np.ndarray) -> list[int]:
     return np.round(figures).astype(np.int64).tolist()
+
+
+def nothing(answer: dict[str, Any]) -> list[str]:
+    """What it means that nothing was found, as in a report."""
+    return [report.nothing_found(answer), *answer["doubts"]]
 
 
 def finding_of(finding: dict[str, Any], rows: list[Row], first: int, width: int, count: int) -> dict[str, Any]:
@@ -202,14 +226,20 @@ def details(fleet: Fleet, found: Map, rows: list[int], span: dict[str, int], num
     return out
 
 
-def recordings(fleet: Fleet, hosts: list[str]) -> dict[str, list[str]]:
-    """The recordings that were imported on each host, where the store says so."""
+def recordings(fleet: Fleet, job: str, cluster: str, hosts: list[str]) -> dict[str, list[str]]:
+    """The recordings that each host imported for this cluster and that have the job by their names, or a ring: the page is for readers of this job."""
     out = {}
     for host in hosts if not fleet.remote else ():
         done = read_done(Path(fleet.root, ".import", safe_name(host) + ".json"))
         if done:
-            out[host] = sorted({name.partition("\n")[0] for name in done})[-200:]
+            out[host] = sorted({path for path, _, its in (name.partition("\n") for name in done) if its == cluster and may_have(path, job)})[-200:]
     return out
+
+
+def may_have(path: str, job: str) -> bool:
+    name = os.path.basename(path)
+    event = re.fullmatch(r"\d{8}-\d{6}-(.+)-[a-z]+\.rec", name)  # of watch
+    return event[1] == safe_name(job) if event else name == "ring.rec" or safe_name(job) in name
 
 
 def worst_rows(found: Map, worst: np.ndarray, first: int, width: int) -> list[dict[str, Any]]:
@@ -226,7 +256,7 @@ def worst_rows(found: Map, worst: np.ndarray, first: int, width: int) -> list[di
 
 def without_script(answer: dict[str, Any], worst: list[dict[str, Any]]) -> str:
     """What a browser shows that runs no scripts."""
-    said = "".join("<li>%s</li>" % html.escape(line(finding["said"])) for finding in answer["findings"]) or "<li>nothing</li>"
+    said = "".join("<li>%s</li>" % html.escape(line(finding["said"])) for finding in answer["findings"]) or "".join("<li>%s</li>" % html.escape(line(text)) for text in nothing(answer))
     rows = "".join("<tr><td>%d<td>%s<td>%s<td>%+.1f %%" % (row["rank"], html.escape(line(row["host"])), moment(row["at"]), 100 * row["excess"]) for row in worst)
     return (
         "<h1>job %s in cluster %s, %s to %s UTC</h1><h2>Found</h2><ol>%s</ol><h2>Ranks whose own time was longest above the others'</h2>"

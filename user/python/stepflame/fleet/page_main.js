@@ -40,7 +40,7 @@ class App {
       const because = element('ul', {className: 'because', hidden: true}, ...finding.because.map((text) => element('li', {}, visible(text))));
       return element('li', {}, button, because);
     });
-    byId('findings').replaceChildren(...(found.length ? found : [element('li', {className: 'dim'}, 'No rank, host, link or GPU differs from the others.')]));
+    byId('findings').replaceChildren(...(found.length ? found : data.nothing.map((text) => element('li', {className: 'dim'}, visible(text)))));
     if (data.left_out.length) byId('found').append(element('h3', {}, 'Left out'), ...data.left_out.map((text) => element('p', {className: 'dim'}, visible(text))));
     byId('worst-rows').replaceChildren(...data.worst.filter((row) => this.badness[row] > 0).map((row) => this.worstRow(row)));
     byId('keys').replaceChildren(...KEYS.flatMap(([key, text]) => [element('dt', {}, element('kbd', {}, key)), element('dd', {}, text)]));
@@ -224,7 +224,7 @@ class App {
     if (!fits.length) return [];
     const quoted = (text) => (/^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
     const commands = fits.slice(0, 5).map((path) => element('p', {}, element('code', {}, visible(`stepflame flame ${quoted(path)} -p ${data.pids[row]}`))));
-    return [element('h3', {}, `Recordings on ${data.hostOf(row)}`), ...commands];
+    return [element('h3', {}, `Recordings that ${data.hostOf(row)} imported`), ...commands];
   }
 
   /* ---- events ---- */

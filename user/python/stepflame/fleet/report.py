@@ -33,9 +33,7 @@ def report(fleet: Fleet, name: str) -> Answer:
     jobs = fleet.ask("jobs")
     if not jobs:
         raise no_rows(fleet, name)
-    if len(jobs) > 1:
-        raise StepflameError("job %s ran in %d clusters: %s" % (name, len(jobs), several([job["cluster"] for job in jobs])), "choose one with --cluster", 2)
-    job, processes = jobs[0], fleet.ask("processes")
+    job, processes = one_cluster(jobs, name), fleet.ask("processes")
     lying = fleet.count_odd("windows")
     said: Answer = {**job, "job": name, "begin": iso(job["first_m"]), "end": iso(job["last_m"] + 1), "findings": [], "twice": []}
     spent = fleet.ask("spend", by=Raw("p.job"))[0]
@@ -47,18 +45,31 @@ def report(fleet: Fleet, name: str) -> Answer:
     said["step_ns"] = statistics.median(row["step"] for row in pace) if pace else None
     said["restarts"] = restarts(processes)
     said["endings"] = [{"rank": p["who"], "host": p["host"], "ending": p["ending"], "at": p["last_m"]} for p in processes if p["ending"] and p["ending"] != "exit status 0"]
+    said["doubts"] = []
     if fleet.ask("twice"):
         said["twice"] = twins(processes)
+    elif job["ranks"] > 1 and not said["step_ns"]:
+        said["doubts"] = ["no step that takes time was seen" + (", only counted in rests" if job["rest_steps"] else "")]
     elif pace:
         ranks_of: dict[str, set[int]] = defaultdict(set)
         for p in processes:
             ranks_of[p["host"]].add(p["who"])
-        found = findings.find(findings.Job(fleet, job["first_m"], job["last_m"], ranks_of, bool(said["with_gpu"])))
-        said["findings"] = [finding.as_dict() for finding in found]
+        asked = findings.Job(fleet, job["first_m"], job["last_m"], ranks_of, bool(said["with_gpu"]))
+        said["findings"] = [finding.as_dict() for finding in findings.find(asked)]
+        if not said["findings"] and job["ranks"] > 1:
+            in_steps = spent["seen"] - spent["between_steps"]
+            findings.not_known(asked, pace, spent["stragglers"] / in_steps if in_steps else 0)
+        said["doubts"] = list(dict.fromkeys(asked.doubts))
     said["clocks"] = clocks(fleet, name)
     said["hosts_that_lie"] = lying
     said["left_out"] = fleet.left_out()
     return said
+
+
+def one_cluster(jobs: list[Row], name: str) -> Row:
+    if len(jobs) > 1:
+        raise StepflameError("job %s ran in %d clusters: %s" % (name, len(jobs), several([job["cluster"] for job in jobs])), "choose one with --cluster", 2)
+    return jobs[0]
 
 
 def clocks(fleet: Fleet, name: str) -> dict[str, float] | None:
@@ -104,6 +115,26 @@ def twins(processes: list[Row]) -> list[Answer]:
     return [{"uid": its[0]["uid"], "hosts": sorted({p["host"] for p in its}), "ranks": sorted({p["who"] for p in its})} for _, its in sorted(groups.items(), key=lambda item: str(item[0]))]
 
 
+def nothing_found(said: Answer) -> str:
+    """What no findings mean."""
+    if said["twice"]:
+        return "it is not known: several jobs have this name at the same time"
+    if said["ranks"] < 2:
+        return "nobody: it has one rank; stepflame report --steps says where its time goes"
+    if said["doubts"]:
+        return "it is not known; nothing was found, but:"
+    return "no rank, host, link or GPU: none differs from the others by more than %s of a step for %d minutes" % (percent(findings.SHARE), findings.LEAST_MINUTES)
+
+
+def chooses(group: Answer, all_of: list[Answer]) -> str:
+    """The option that asks for one of several jobs with one name."""
+    if len(all_of) == 1:
+        return ": nothing in the store tells them apart, so give each job a name of its own"
+    if len({one["uid"] for one in all_of}) > 1 and group["uid"] is not None:
+        return ": --uid %d" % group["uid"]
+    return ": --host " + ",".join(map(line, group["hosts"][:4])) + ("..." if len(group["hosts"]) > 4 else "")
+
+
 def report_text(said: Answer) -> str:
     hours = "GPU hours" if said["with_gpu"] else "rank-hours"
     lines = [
@@ -127,11 +158,10 @@ def report_text(said: Answer) -> str:
     if said["twice"]:
         lines.append(paragraph("Two jobs", "have this name at the same time; nothing is said of ranks before you choose one:"))
         for group in said["twice"]:
-            lines.append(paragraph("", "ranks %s of user %s on %s: --host %s" % (ranges(group["ranks"]), group["uid"], several(group["hosts"]), ",".join(map(line, group["hosts"][:4])) + ("..." if len(group["hosts"]) > 4 else ""))))
-    elif said["ranks"] < 2:
-        lines.append(paragraph("Held up by", "nobody: it has one rank; stepflame report --steps says where its time goes"))
+            lines.append(paragraph("", "ranks %s of user %s on %s%s" % (ranges(group["ranks"]), group["uid"], several(group["hosts"]), chooses(group, said["twice"]))))
     elif not said["findings"]:
-        lines.append(paragraph("Held up by", "no rank, host, link or GPU: none differs from the others by more than %s of a step for %d minutes" % (percent(findings.SHARE), findings.LEAST_MINUTES)))
+        lines.append(paragraph("Held up by", nothing_found(said)))
+        lines += [paragraph(" " * 12 + "- ", doubt) for doubt in said["doubts"]]
     else:
         shown = said["findings"][:8]
         for number, finding in enumerate(shown, 1):
@@ -147,31 +177,46 @@ def report_text(said: Answer) -> str:
 
 def compare(a: Fleet, b: Fleet, names: tuple[str, str]) -> Answer:
     said: Answer = {"a": names[0], "b": names[1]}
-    paces = [fleet.ask("pace") for fleet in (a, b)]
-    for fleet, pace, name in zip((a, b), paces, names):
-        if not pace:
-            raise no_rows(fleet, name)
+    paces = [pace_of(fleet, name) for fleet, name in zip((a, b), names)]
     said["steps"] = [sum(row["steps"] for row in pace) for pace in paces]
+    said["minutes"] = [len(pace) for pace in paces]
     said["phases"] = [changed(paces, key) for key in ("step", *PHASES)]
     said["phases"] = [row for row in said["phases"] if row["a_ns"] or row["b_ns"]]
     step = said["phases"][0]["a_ns"]
     said["waits"] = differences(step, *(per_step(fleet.ask("step_waits"), steps, ("phase", "cause"), "ns") for fleet, steps in zip((a, b), said["steps"])))
     # actions and operators are counted from the beginning of a recording: they have no minutes
     said["whole"] = all(fleet.scope.since is None and fleet.scope.until is None for fleet in (a, b))
+    said["not_compared"] = []
     for kind in ("actions", "ops") if said["whole"] else ():
-        said[kind] = differences(step, *(per_step(fleet.ask("totals_" + kind), steps, ("kind", "name"), "self") for fleet, steps in zip((a, b), said["steps"])))
+        totals = [fleet.ask("totals_" + kind) for fleet in (a, b)]
+        # those of one alone would all be new
+        said[kind] = differences(step, *(per_step(rows, rows[0]["steps"], ("kind", "name"), "self") for rows in totals)) if all(totals) else []
+        said["not_compared"] += [kind] if any(totals) and not all(totals) else []
     said["left_out"] = sorted(set(a.left_out() + b.left_out()))
     return said
 
 
+def pace_of(fleet: Fleet, name: str) -> list[Row]:
+    jobs = fleet.ask("jobs")
+    if not jobs:
+        raise no_rows(fleet, name)
+    one_cluster(jobs, name)
+    if fleet.ask("twice"):
+        raise StepflameError("%s is the name of several jobs at the same time" % name, "stepflame fleet report %s says how to choose one" % name, 2)
+    pace = fleet.ask("pace")
+    if not pace or not statistics.median(row["step"] for row in pace):
+        raise StepflameError("no step of %s was seen that took time" % name, "stepflame fleet report %s says what was seen" % name)
+    return pace
+
+
 def changed(paces: list[list[Row]], key: str) -> Row:
-    """Medians over minutes, and the error of their difference: two standard errors of both medians."""
+    """Medians over minutes, and the error of their difference: two standard errors of both medians. Of less than three minutes it is not known."""
     middle = [statistics.median(row[key] for row in pace) for pace in paces]
     error = 0.0
     for pace, m in zip(paces, middle):
         error += (1.2533 * 1.4826 * statistics.median(abs(row[key] - m) for row in pace)) ** 2 / len(pace)
     more, bound = middle[1] - middle[0], 2 * error**0.5
-    return {"name": key, "a_ns": middle[0], "b_ns": middle[1], "change_ns": more, "error_ns": bound, "changed": abs(more) > max(bound, 0.02 * middle[0])}
+    return {"name": key, "a_ns": middle[0], "b_ns": middle[1], "change_ns": more, "error_ns": bound, "changed": min(map(len, paces)) >= findings.LEAST_MINUTES and abs(more) > max(bound, 0.02 * middle[0])}
 
 
 def per_step(rows: list[Row], steps: int, keys: tuple[str, ...], value: str) -> dict[tuple[Any, ...], float]:
@@ -189,7 +234,8 @@ def compare_text(said: Answer) -> str:
     verdict = "a step takes %s (%s) %s in %s than in %s" % (
         duration(abs(step["change_ns"])), percent(abs(step["change_ns"]) / step["a_ns"]), "longer" if step["change_ns"] > 0 else "less", line(said["b"]), line(said["a"]))  # fmt: skip
     if not step["changed"]:
-        verdict = "a step takes as long in both, as far as can be known"
+        few = min(said["minutes"])
+        verdict = "a step takes as long in both, as far as can be known" if few >= findings.LEAST_MINUTES else "it is not known: steps were seen in %s of one, and it takes %d" % (count(few, "minute"), findings.LEAST_MINUTES)
     by = [row for row in said["phases"][1:] if row["changed"] and row["change_ns"] * step["change_ns"] > 0 and abs(row["change_ns"]) > 0.1 * abs(step["change_ns"])]
     if step["changed"] and by:
         verdict += ", in " + several(["%s (%+.0f %%)" % (row["name"], 100 * row["change_ns"] / row["a_ns"]) if row["a_ns"] else row["name"] for row in sorted(by, key=lambda row: -abs(row["change_ns"]))])
@@ -199,6 +245,8 @@ def compare_text(said: Answer) -> str:
         if said.get(kind):
             cells = [(" ".join(str(part) for part in row["name"] if part), duration(row["a_ns"]), duration(row["b_ns"]), duration(row["change_ns"])) for row in said[kind][:5]]
             lines += ["", table((title, "A", "B", "change"), cells)]
+    if said["not_compared"]:
+        lines += ["", "not compared: %s, of which one of the two has none whose whole recording is in the store" % several(said["not_compared"])]
     if not said["whole"]:
         lines += ["", "actions and operators are counted from the beginning of a recording, and have no times: compare whole jobs"]
     return "\n".join(lines)
@@ -215,9 +263,9 @@ def hosts(fleet: Fleet) -> Answer:
     for row in fleet.ask("hosts"):
         if (row["cluster"], row["job"]) not in twice:
             deviation = row["deviation"] if row["hosts"] > 2 else 0
-            row["slow"] = row["excess"] > findings.SHARE and row["excess"] > findings.DEVIATIONS * deviation
+            row["slow"] = row["excess"] > findings.SHARE and row["excess"] > findings.DEVIATIONS * deviation and findings.others_waited(row["excess"], row["waited"])
             # one slow GPU does not move the median of a host's ranks
-            row["slow_rank"] = row["worst"] > findings.SHARE and row["worst"] > findings.DEVIATIONS * deviation
+            row["slow_rank"] = row["worst"] > findings.SHARE and row["worst"] > findings.DEVIATIONS * deviation and findings.others_waited(row["worst"], row["worst_waited"])
             by_host[row["host"]].append(row)
     rows = []
     for host, jobs in by_host.items():

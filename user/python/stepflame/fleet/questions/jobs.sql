@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
--- Each job: what was seen of it, and where the time of its steps went.
-SELECT cluster, job, count(DISTINCT who) AS ranks, count(DISTINCT host) AS hosts, count(DISTINCT concat(host, ' ', pid)) AS processes,
+-- Each job: what was seen of it, and where the time of its steps went. Each process without a rank counts as one.
+SELECT cluster, job, count(DISTINCT concat(CASE WHEN rank IS NULL THEN host ELSE '' END, who)) AS ranks, count(DISTINCT host) AS hosts, count(DISTINCT concat(host, ' ', pid)) AS processes,
     min(m) AS first_m, max(m) AS last_m, sum(steps) AS steps, sum(rest_steps) AS rest_steps, sum(seen_ns) AS seen, sum(rested_ns) AS rested,
     sum(step_ns) AS step_time, max(longest_ns) AS longest, sum(slow_steps) AS slow_steps, sum(gc_ns) AS gc,
     sum(other_ns) AS other, sum(data_ns) AS data, sum(forward_ns) AS forward, sum(backward_ns) AS backward, sum(optimizer_ns) AS optimizer,

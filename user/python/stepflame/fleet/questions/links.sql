@@ -22,5 +22,5 @@ WITH steps AS (
 )
 SELECT far.host, far.m, far.place, far.step, far.steps, far.hosts, far.wait, far.others_wait, far.excess
 FROM far JOIN spread ON far.m = spread.m AND far.place = spread.place
-WHERE far.excess > $share * far.step AND far.excess > $deviations * spread.deviation
+WHERE far.step > 0 AND far.excess > $share * far.step AND far.excess > $deviations * spread.deviation
 ORDER BY far.place, far.host, far.m

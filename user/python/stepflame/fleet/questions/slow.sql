@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 -- The minutes in which a rank's own time (a step without its collectives) was longer than the other ranks' of its job: in synchronous training
 -- all steps take the same time, and who waits least is whom the others wait for. Rests have no row here: only steps that were seen count.
--- Of two hosts, or two ranks, there is no usual one: the faster one is it.
+-- Of two hosts, or two ranks, there is no usual one: the faster one is it, in all figures.
 -- with_sync: without what it waits for its GPU, too, for a GPU waits for others in its collectives.
 WITH sync AS (
     SELECT cluster, job, host, who, m, sum(ns) AS ns FROM waits
@@ -14,13 +14,16 @@ WITH sync AS (
         (s.step_ns - s.comm_ns - coalesce(y.ns, 0)) / s.steps AS own, (s.comm_ns + coalesce(y.ns, 0)) / s.steps AS comm
     FROM seen s LEFT JOIN sync y ON s.cluster = y.cluster AND s.job = y.job AND s.host = y.host AND s.who = y.who AND s.m = y.m
 ), hosts AS (
-    SELECT cluster, job, m, host, median(own) AS own, count(*) AS ranks FROM w GROUP BY cluster, job, m, host
+    SELECT cluster, job, m, host, median(own) AS own, median(data) AS data, median(comm) AS comm FROM w GROUP BY cluster, job, m, host
 ), low AS (
-    SELECT cluster, job, m, min(own) AS own, count(*) AS hosts FROM hosts GROUP BY cluster, job, m
+    SELECT cluster, job, m, min(own) AS own, min_by(data, own) AS data, min_by(comm, own) AS comm, count(*) AS hosts FROM hosts GROUP BY cluster, job, m
 ), middle AS (
-    SELECT w.cluster, w.job, w.m, median(w.step) AS step, median(w.data) AS data, median(w.comm) AS comm, count(*) AS ranks, min(low.hosts) AS hosts,
-        CASE WHEN min(low.hosts) = 2 THEN min(low.own) WHEN count(*) > 2 THEN median(w.own) ELSE min(w.own) END AS own
-    FROM w JOIN low ON w.cluster = low.cluster AND w.job = low.job AND w.m = low.m GROUP BY w.cluster, w.job, w.m HAVING count(*) > 1
+    SELECT w.cluster, w.job, w.m, median(w.step) AS step, count(*) AS ranks, min(low.hosts) AS hosts,
+        CASE WHEN min(low.hosts) = 2 THEN min(low.own) WHEN count(*) > 2 THEN median(w.own) ELSE min(w.own) END AS own,
+        CASE WHEN min(low.hosts) = 2 THEN min(low.data) WHEN count(*) > 2 THEN median(w.data) ELSE min_by(w.data, w.own) END AS data,
+        CASE WHEN min(low.hosts) = 2 THEN min(low.comm) WHEN count(*) > 2 THEN median(w.comm) ELSE min_by(w.comm, w.own) END AS comm
+    FROM w JOIN low ON w.cluster = low.cluster AND w.job = low.job AND w.m = low.m GROUP BY w.cluster, w.job, w.m
+    HAVING count(*) > 1 AND median(w.step) > 0
 ), far AS (
     SELECT w.cluster, w.job, w.host, w.who, w.m, w.steps, middle.step, middle.ranks, w.own - middle.own AS excess, w.data - middle.data AS data,
         w.comm AS waits, middle.comm AS others_wait,

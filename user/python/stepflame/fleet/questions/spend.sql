@@ -3,7 +3,8 @@
 -- in that minute. Host-bound: outside of data and collectives, while the GPU had nothing to do (where its use is known). The shares of what was seen
 -- are those of all: hours that were not seen are named, not spread.
 WITH least_comm AS (
-    SELECT cluster, job, m, min(comm_ns / steps) AS comm, count(DISTINCT who) AS ranks FROM windows WHERE steps > 0 GROUP BY cluster, job, m
+    SELECT cluster, job, m, min(comm_ns / steps) AS comm, count(DISTINCT concat(CASE WHEN rank IS NULL THEN host ELSE '' END, who)) AS ranks
+    FROM windows WHERE steps > 0 GROUP BY cluster, job, m
 ), users AS (
     SELECT cluster, job, host, pid, max(uid) AS uid, max(CASE WHEN gpu IS NULL THEN 0 ELSE 1 END) AS gpu FROM ranks GROUP BY cluster, job, host, pid
 ), w AS (
@@ -26,4 +27,5 @@ SELECT $by AS name, count(DISTINCT p.job) AS jobs, count(*) AS processes, sum(u.
     sum(p.data) / 3.6e12 AS data, sum(p.communication) / 3.6e12 AS communication, sum(p.stragglers) / 3.6e12 AS stragglers,
     sum(p.checkpoint) / 3.6e12 AS checkpoint, sum(p.validation) / 3.6e12 AS validation, sum(p.compile) / 3.6e12 AS compile,
     sum(greatest(p.seen - p.step_time, 0)) / 3.6e12 AS between_steps, sum(greatest(p.lived - p.seen, 0)) / 3.6e12 AS not_seen
-FROM p LEFT JOIN users u ON p.cluster = u.cluster AND p.job = u.job AND p.host = u.host AND p.pid = u.pid GROUP BY $by ORDER BY hours DESC, name
+FROM p LEFT JOIN users u ON p.cluster = u.cluster AND p.job = u.job AND p.host = u.host AND p.pid = u.pid
+GROUP BY $by ORDER BY hours DESC, name

@@ -12,8 +12,14 @@ WITH usual AS (
     SELECT w.host, w.who, w.own - coalesce(usual.own, 0) * w.steps AS excess, w.data, w.forward, w.backward, w.optimizer, w.other, w.checkpoint, w.validation
     FROM w LEFT JOIN usual ON w.host = usual.host AND w.who = usual.who
 ), middle AS (
-    SELECT median(excess) AS excess, median(data) AS data, median(forward) AS forward, median(backward) AS backward, median(optimizer) AS optimizer,
-        median(other) AS other, median(checkpoint) AS checkpoint, median(validation) AS validation
+    SELECT CASE WHEN count(*) > 2 THEN median(excess) ELSE min(excess) END AS excess,
+        CASE WHEN count(*) > 2 THEN median(data) ELSE min_by(data, excess) END AS data,
+        CASE WHEN count(*) > 2 THEN median(forward) ELSE min_by(forward, excess) END AS forward,
+        CASE WHEN count(*) > 2 THEN median(backward) ELSE min_by(backward, excess) END AS backward,
+        CASE WHEN count(*) > 2 THEN median(optimizer) ELSE min_by(optimizer, excess) END AS optimizer,
+        CASE WHEN count(*) > 2 THEN median(other) ELSE min_by(other, excess) END AS other,
+        CASE WHEN count(*) > 2 THEN median(checkpoint) ELSE min_by(checkpoint, excess) END AS checkpoint,
+        CASE WHEN count(*) > 2 THEN median(validation) ELSE min_by(validation, excess) END AS validation
     FROM more
 )
 SELECT more.host, more.who, more.excess - middle.excess AS excess, more.data - middle.data AS data, more.forward - middle.forward AS forward,
