@@ -65,7 +65,7 @@ class Part:
         date, hour = divmod(self.hour, 24)
         day = time.strftime("%Y-%m-%d", time.gmtime(date * 86400))
         folder = root / table / ("date=" + day) / ("cluster=" + safe_name(cluster)) / ("job=" + safe_name(self.job))
-        return folder / ("%s-%02d.parquet" % (re.sub(r"^(?![A-Za-z0-9])", "0", safe_name(self.host)), hour))  # Spark reads no names that begin with . or _
+        return folder / ("%s-%02d.parquet" % (re.sub(r"^(?=[._-])", "host", safe_name(self.host)), hour))  # Spark skips names that begin with a dot or _
 
 
 def safe_name(text: str) -> str:
