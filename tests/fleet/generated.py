@@ -152,5 +152,5 @@ def trained(folder: Path, ranks: int, own: Callable[[int, int], float], minutes:
     name = "recorded%d" % len(list(folder.iterdir()))
     tables = {name: as_exported(its, name) for name, its in {"windows": rows, **other_tables}.items()}
     counts = store.Import(str(folder / "store"), cluster, program(folder)).run([recording(folder, name, tables)])
-    assert counts.recordings == 1 and not counts.left_out
+    assert counts.left_out == [] and counts.recordings == 1
     return str(folder / "store")

@@ -241,6 +241,12 @@ def test_a_fault_in_every_fourth_minute(tmp_path, ranks):
     unsaid(said, "rank 1 (host node-1) is slow in some minutes, which stand alone", "ranks wait for stragglers")
 
 
+def test_a_few_slow_minutes_of_an_hour_are_usual(tmp_path):
+    """Such as those of checkpoints, which rank 0 writes alone."""
+    said = ask(generated.trained(tmp_path, 4, lambda rank, minute: 100 + 10 * (rank == 0 and minute % 15 == 0), minutes=60))
+    assert said["findings"] == said["doubts"] == []
+
+
 @pytest.mark.parametrize("ranks", (2, 4, 16))
 @pytest.mark.parametrize("late", (False, True))
 def test_of_two_hosts_the_faster_one_is_usual(tmp_path, ranks, late):

@@ -25,6 +25,7 @@ GAP_MINUTES = 2  # within a time that is one
 OTHER_HOSTS = 8  # whose samples those of a slow rank are held against
 MOST = 12  # findings that are looked at closely
 LOW_CLOCK = 0.95
+OFTEN = 0.1  # of the minutes: what is no finding is said from there on
 
 
 @dataclass
@@ -133,30 +134,31 @@ def of_ranks(job: Job, rows: list[Row], note: str) -> list[Finding]:
     for row in rows:
         by_rank[row["host"], row["who"]].append(row)
     slow: dict[tuple[str, int], tuple[Times, list[Row]]] = {}
-    alone, unawaited = [], []
+    single, unawaited = [], []
+    many = max(LEAST_MINUTES, OFTEN * (job.last - job.first + 1))
     for key, its in by_rank.items():
         waited = [row for row in its if others_waited(row["excess"], row["others_wait"] - row["waits"])]
         times = Times.of(row["m"] for row in waited).lasting()
         if len(times.minutes) >= LEAST_MINUTES:
             slow[key] = times, [row for row in waited if row["m"] in set(times.minutes)]
-        elif len(waited) >= LEAST_MINUTES:
-            alone.append(key)
-        elif len(its) >= LEAST_MINUTES:
+        elif len(waited) >= many:
+            single.append(key)
+        elif len(its) >= many:
             unawaited.append(key)
-    doubt(job, alone, "slow in some minutes, which stand alone")
+    doubt(job, single, "slow in some minutes, which stand alone")
     doubt(job, unawaited, "slow, but the others do not wait for it in collectives that were seen: the ranks do not wait for each other")
     groups: list[Group] = []
     for host in sorted({host for host, _ in slow}):
         ranks = {rank: slow[host, rank] for h, rank in slow if h == host}
         late = {rank for rank, (_, its) in ranks.items() if is_late_data(its)}
-        for kind, kind_of_host, its in (("slow-rank", "slow-host", sorted(set(ranks) - late)), ("late-data", "late-data", sorted(late))):
+        for kind, kind_of_host, its_ranks in (("slow-rank", "slow-host", sorted(set(ranks) - late)), ("late-data", "late-data", sorted(late))):
             # of a host: the minutes in which half of its slow ranks were slow
-            counts = Counter(m for rank in its for m in ranks[rank][0].minutes)
-            times = Times.of(m for m, n in counts.items() if 2 * n >= len(its))
-            if len(its) > 1 and 2 * len(its) > len(job.ranks_of[host]) and len(times.minutes) >= LEAST_MINUTES:
-                groups.append(Group(kind_of_host, host, its, times, [row for rank in its for row in ranks[rank][1]]))
+            counts = Counter(m for rank in its_ranks for m in ranks[rank][0].minutes)
+            times = Times.of(m for m, n in counts.items() if 2 * n >= len(its_ranks))
+            if len(its_ranks) > 1 and 2 * len(its_ranks) > len(job.ranks_of[host]) and len(times.minutes) >= LEAST_MINUTES:
+                groups.append(Group(kind_of_host, host, its_ranks, times, [row for rank in its_ranks for row in ranks[rank][1]]))
             else:
-                groups += [Group(kind, host, [rank], *ranks[rank]) for rank in its]
+                groups += [Group(kind, host, [rank], *ranks[rank]) for rank in its_ranks]
     groups.sort(key=lambda group: -sum(row["excess"] * row["steps"] for row in group.rows) / len(group.ranks))
     return [of_group(job, group, note, number < MOST) for number, group in enumerate(groups)]
 
