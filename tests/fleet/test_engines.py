@@ -54,13 +54,22 @@ def compare(ones: list[engine.Row], others: list[engine.Row]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("question", sorted(path.stem for path in engine.QUESTIONS.glob("*.sql") if not path.stem.startswith("page_")))
+@pytest.mark.parametrize("question", sorted(path.stem for path in engine.QUESTIONS.glob("*.sql") if not path.stem.startswith(("page_", "totals"))))
 def test_spark_answers_as_duckdb_does(made, spark, question):
     store = made.all_of(generated.PLANTS)
     scope = engine.Scope(job="train")
     answers = [engine.Fleet(store, e, scope).ask(question, **PARAMETERS.get(question, {})) for e in (engine.DuckDB("2GB", 2), spark)]
     compare(*answers)
     assert answers[0] or question in MAY_BE_EMPTY
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("table", ("actions", "ops"))
+def test_spark_adds_up_as_duckdb_does(made, spark, table):
+    store = made.all_of(generated.PLANTS)
+    answers = [report.totals(engine.Fleet(store, e, engine.Scope(job="train")), table) for e in (engine.DuckDB("2GB", 2), spark)]
+    compare(*answers)
+    assert answers[0]
 
 
 @pytest.mark.long

@@ -301,7 +301,7 @@ def test_actions_are_of_the_steps_of_their_recording(tmp_path):
     store = generated.trained(tmp_path, 1, the_same, job="c", tables={"actions": [action("c", -3000, 20, 302_000)]})
     engine = generated.duckdb(store).engine
     a, b, c = (report.Fleet(store, engine, Scope(job=job)) for job in "abc")
-    assert [row["self"] / row["steps"] for row in a.ask("totals_actions")] == [10e6]
+    assert [row["self"] / row["steps"] for row in report.totals(a, "actions")] == [10e6]
     assert report.compare(a, b, ("a", "b"))["actions"] == []
     said = report.compare(a, c, ("a", "c"))
     assert said["actions"] == [] and "not compared: actions" in report.compare_text(said)

@@ -172,6 +172,9 @@ struct export_models {
 	struct timeline *timeline;
 	struct tracks *tracks;
 	struct export_ranks ranks;
+	/* NULL but for a format of tables: */
+	struct tables *tables;
+	size_t table; /* the one that is written */
 };
 
 static int add_record_to_export(const struct rec_hdr *record, void *ctx)
@@ -393,6 +396,8 @@ static int write_out(const struct export_models *models, const struct export_arg
 	if (!out)
 		return -errno;
 	export_options.ranks = &models->ranks;
+	export_options.tables = models->tables;
+	export_options.table = models->table;
 	if (pid)
 		export_options.pid = pid;
 	utf8__copy(name, sizeof(name), output__is_stdout(path) ? "stdout" : path, sizeof(name));
@@ -440,53 +445,29 @@ static int export_to_file(const struct export_models *models, const struct expor
 	return err;
 }
 
-static int write_table(struct tables *tables, size_t table, const char *folder)
-{
-	struct output output;
-	char *path;
-	int err, failed;
-	FILE *out;
-
-	if (asprintf(&path, "%s/%s.%s", folder, tables__name(table), export_arrow.name) < 0)
-		return -ENOMEM;
-	err = output__open(path, &output);
-	if (!err) {
-		out = fdopen(output.fd, "wb");
-		err = out ? tables__write(tables, table, out) : -errno;
-		errno = 0;
-		failed = out && (fflush(out) || ferror(out));
-		if (failed && !err)
-			err = errno ? -errno : -EIO;
-		err = err ?: output__keep(&output);
-		if (out)
-			fclose(out);
-		output__release(&output);
-	}
-	if (err)
-		output__explain(path, &output, err);
-	free(path);
-	return err;
-}
-
 /* A file for each table. Returns like export_to_file. */
-static int export_tables(const struct export_models *models, const struct export_args *arguments)
+static int export_tables(struct export_models *models, const struct export_args *arguments)
 {
 	struct output output;
 	int err = output__make_folder(arguments->output, &output);
-	struct tables *tables;
 
 	if (err) {
 		output__explain(arguments->output, &output, err);
 		return err;
 	}
-	tables = tables__new(models->job, arguments->pid, &err);
+	models->tables = tables__new(models->job, arguments->pid, &err);
 	if (err == -EINVAL)
 		log__error("record again, or export one process with --pid",
 			   "%s has impossible times, or more minutes of processes than %d",
 			   input__name(arguments->file), MINUTES_MAX);
-	for (size_t i = 0; i < tables__cnt() && !err; i++)
-		err = write_table(tables, i, arguments->output);
-	tables__free(tables);
+	for (models->table = 0; models->table < tables__cnt() && !err; models->table++) {
+		char *path;
+
+		if (asprintf(&path, "%s/%s.arrow", arguments->output, tables__name(models->table)) < 0)
+			return -ENOMEM;
+		err = export_to_file(models, arguments, path, 0);
+		free(path);
+	}
 	return err;
 }
 
@@ -554,6 +535,7 @@ int cmd_export(int argc, char **argv)
 		err = 0;
 out:
 	export_ranks__release(&models.ranks);
+	tables__free(models.tables);
 	tracks__free(models.tracks);
 	timeline__free(models.timeline);
 	job__free(models.job);

@@ -21,6 +21,9 @@ struct export_options {
 	/* For formats made from the timeline: what else has a time; built. NULL: nothing. */
 	const struct tracks *tracks;
 	const struct export_ranks *ranks; /* for formats that are ranked */
+	/* For a format of tables (tables.h): a file has one. */
+	struct tables *tables;
+	size_t table;
 };
 
 /* What a format is made from. */
@@ -31,10 +34,10 @@ struct export_ops {
 	bool binary; /* do not write it to a terminal */
 	bool gzip;   /* always compressed */
 	bool ranked; /* a file says of which rank it is */
-	bool folder; /* a file per process, in a folder: the caller writes each with options.pid; or tables.h */
+	bool folder; /* a file per process, in a folder: the caller writes each with options.pid; or per table */
 	enum export_source source;
 	/*
-	 * NULL: see tables.h. Writes to out as it goes; the caller checks out for errors. timeline: NULL for a format
+	 * Writes to out as it goes; the caller checks out for errors. timeline: NULL for a format
 	 * made from samples. 0 or -ENOMEM.
 	 */
 	int (*write)(struct job *job, const struct timeline *timeline, const struct export_options *options, FILE *out);

@@ -32,79 +32,7 @@ const char *tables__name(size_t table)
 	return tables_of[table].name;
 }
 
-struct tables *tables__new(struct job *job, uint32_t pid, int *err)
-{
-	struct tables *tables = calloc(1, sizeof(*tables));
-
-	*err = -ENOMEM;
-	if (!tables)
-		return NULL;
-	tables->job = job;
-	tables->pid = pid;
-	tables->steps = steps__new(job);
-	if (tables->steps)
-		tables->minutes = minutes__new(job, tables->steps, err);
-	if (tables->minutes)
-		return tables;
-	tables__free(tables);
-	return NULL;
-}
-
-void tables__free(struct tables *tables)
-{
-	if (!tables)
-		return;
-	minutes__free(tables->minutes);
-	steps__free(tables->steps);
-	free(tables);
-}
-
-int tables__write(struct tables *tables, size_t table, FILE *out)
-{
-	const struct table *is = tables_of[table].table;
-	struct arrow *arrow = arrow__new(is->columns, is->column_cnt, out);
-	int err = arrow ? is->put(tables, arrow) : -ENOMEM;
-
-	if (!err)
-		err = arrow__finish(arrow);
-	arrow__free(arrow);
-	return err;
-}
-
-const struct minutes_of *tables__next(const struct tables *tables, size_t *at)
-{
-	size_t cnt;
-	const struct minutes_of *all = minutes__all(tables->minutes, &cnt);
-
-	while (*at < cnt) {
-		const struct minutes_of *of = &all[(*at)++];
-
-		if (!tables->pid || of->target->pid == tables->pid)
-			return of;
-	}
-	return NULL;
-}
-
-const struct minutes_of *tables__of(const struct tables *tables, uint32_t pid)
-{
-	size_t at = 0;
-	const struct minutes_of *of;
-
-	while ((of = tables__next(tables, &at)))
-		if (of->target->pid == pid)
-			return of;
-	return NULL;
-}
-
-static void put_host(const struct tables *tables, const struct rec_target *target, char host[72])
-{
-	size_t cnt;
-	const struct rec_target *targets = job__targets(tables->job, &cnt);
-	const char *other = job__target_host(tables->job, target - targets);
-	const struct rec_host *first = job__host(tables->job);
-
-	snprintf(host, 72, "%.64s", other ?: first->hostname);
-}
+/* ---- keys ---- */
 
 /* Where its ranks meet, which those of a job without a name have in common: "HOST-29500". `far`: only if that is not on each one's own host. */
 static void put_meeting(const struct rec_job *known, const char *host, bool far, char *job, size_t size)
@@ -148,22 +76,111 @@ static uint32_t starter_of(const struct job *job, const struct rec_target *targe
 	return target->rank >= 0 && siblings > 1 ? target->parent_pid : target->pid;
 }
 
-void tables__put_key(const struct tables *tables, const struct rec_target *target, struct arrow *arrow)
+static void find_key(struct job *job, const struct rec_target *target, struct table_key *key)
 {
-	const struct rec_job *known = resources__job(job__resources(tables->job), target->pid);
-	char host[72], job[160] = "";
+	const struct rec_job *known = resources__job(job__resources(job), target->pid);
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+	const char *other = job__target_host(job, target - targets);
 
-	put_host(tables, target, host);
+	snprintf(key->host, sizeof(key->host), "%.64s", other ?: job__host(job)->hostname);
 	if (known)
-		snprintf(job, sizeof(job), "%.64s", known->name);
-	if (known && (!job[0] || is_container(job)))
-		put_meeting(known, host, job[0], job, sizeof(job));
-	if (!job[0])
-		snprintf(job, sizeof(job), "%s-pid-%u", host, REC_PID(starter_of(tables->job, target)));
-	arrow__text(arrow, job);
-	arrow__text(arrow, host);
-	arrow__int(arrow, REC_PID(target->pid));
-	tables__put_known(arrow, target->rank);
+		snprintf(key->job, sizeof(key->job), "%.64s", known->name);
+	if (known && (!key->job[0] || is_container(key->job)))
+		put_meeting(known, key->host, key->job[0], key->job, sizeof(key->job));
+	if (!key->job[0])
+		snprintf(key->job, sizeof(key->job), "%s-pid-%u", key->host, REC_PID(starter_of(job, target)));
+}
+
+static int find_keys(struct tables *tables)
+{
+	size_t cnt;
+	const struct minutes_of *all = minutes__all(tables->minutes, &cnt);
+
+	tables->keys = calloc(cnt + 1, sizeof(*tables->keys));
+	for (size_t i = 0; tables->keys && i < cnt; i++)
+		find_key(tables->job, all[i].target, &tables->keys[i]);
+	return tables->keys ? 0 : -ENOMEM;
+}
+
+/* ---- all tables ---- */
+
+struct tables *tables__new(struct job *job, uint32_t pid, int *err)
+{
+	struct tables *tables = calloc(1, sizeof(*tables));
+
+	*err = -ENOMEM;
+	if (!tables)
+		return NULL;
+	tables->job = job;
+	tables->pid = pid;
+	tables->steps = steps__new(job);
+	if (tables->steps)
+		tables->minutes = minutes__new(job, tables->steps, err);
+	if (tables->minutes)
+		*err = find_keys(tables);
+	if (!*err)
+		return tables;
+	tables__free(tables);
+	return NULL;
+}
+
+void tables__free(struct tables *tables)
+{
+	if (!tables)
+		return;
+	free(tables->keys);
+	minutes__free(tables->minutes);
+	steps__free(tables->steps);
+	free(tables);
+}
+
+int tables__write(struct tables *tables, size_t table, FILE *out)
+{
+	const struct table *is = tables_of[table].table;
+	struct arrow *arrow = arrow__new(is->columns, is->column_cnt, out);
+	int err = arrow ? is->put(tables, arrow) : -ENOMEM;
+
+	if (!err)
+		err = arrow__finish(arrow);
+	arrow__free(arrow);
+	return err;
+}
+
+const struct minutes_of *tables__next(const struct tables *tables, size_t *at)
+{
+	size_t cnt;
+	const struct minutes_of *all = minutes__all(tables->minutes, &cnt);
+
+	while (*at < cnt) {
+		const struct minutes_of *of = &all[(*at)++];
+
+		if (!tables->pid || of->target->pid == tables->pid)
+			return of;
+	}
+	return NULL;
+}
+
+const struct minutes_of *tables__of(const struct tables *tables, uint32_t pid)
+{
+	size_t at = 0;
+	const struct minutes_of *of;
+
+	while ((of = tables__next(tables, &at)))
+		if (of->target->pid == pid)
+			return of;
+	return NULL;
+}
+
+void tables__put_key(const struct tables *tables, const struct minutes_of *of, struct arrow *arrow)
+{
+	size_t cnt;
+	const struct table_key *key = &tables->keys[of - minutes__all(tables->minutes, &cnt)];
+
+	arrow__text(arrow, key->job);
+	arrow__text(arrow, key->host);
+	arrow__int(arrow, REC_PID(of->target->pid));
+	tables__put_known(arrow, of->target->rank);
 }
 
 void tables__put_known(struct arrow *arrow, int64_t value)
@@ -258,7 +275,7 @@ static int put_ranks(struct tables *tables, struct arrow *arrow)
 		const struct rec_proc *exit = job__exit(tables->job, target->pid);
 		char *ending = exit ? processes__end_text(exit->exit_code) : NULL;
 
-		tables__put_key(tables, target, arrow);
+		tables__put_key(tables, of, arrow);
 		put_job(tables, target->pid, arrow);
 		arrow__text(arrow, gpu_of(gpu, target->pid));
 		arrow__int(arrow, host->cpus);
@@ -282,4 +299,11 @@ const struct table table_ranks = {COLUMNS(rank_columns), put_ranks};
 
 /* ---- the format ---- */
 
-const struct export_ops export_arrow = {.name = "arrow", .binary = true, .folder = true, .source = EXPORT_TABLES};
+static int write_arrow(struct job *job, const struct timeline *timeline, const struct export_options *options,
+		       FILE *out)
+{
+	return tables__write(options->tables, options->table, out);
+}
+
+const struct export_ops export_arrow = {
+	.name = "arrow", .binary = true, .folder = true, .source = EXPORT_TABLES, .write = write_arrow};

@@ -6,11 +6,17 @@
 #include "user/analysis/minutes.h"
 #include "user/export/arrow.h"
 
+/* What all rows of a process say. */
+struct table_key {
+	char job[160], host[72];
+};
+
 struct tables {
 	struct job *job;
 	struct steps *steps;
 	struct minutes *minutes;
-	uint32_t pid; /* 0: all */
+	struct table_key *keys; /* by index in minutes__all */
+	uint32_t pid;           /* 0: all */
 };
 
 /* X(name): table_NAME is its struct table. */
@@ -50,8 +56,7 @@ TABLES(X)
 const struct minutes_of *tables__next(const struct tables *tables, size_t *at);
 /* NULL: the process has no rows. */
 const struct minutes_of *tables__of(const struct tables *tables, uint32_t pid);
-/* Puts its key. target: of a training process. */
-void tables__put_key(const struct tables *tables, const struct rec_target *target, struct arrow *arrow);
+void tables__put_key(const struct tables *tables, const struct minutes_of *of, struct arrow *arrow);
 void tables__put_known(struct arrow *arrow, int64_t value); /* below 0: null */
 void tables__put_minute(struct arrow *arrow, int64_t minute);
 void tables__put_time(const struct tables *tables, uint64_t monotonic_ns, struct arrow *arrow);

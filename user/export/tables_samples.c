@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The tables of samples, added up by minute, and of their stacks. */
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,7 +216,7 @@ static int put_samples(struct tables *tables, struct arrow *arrow)
 	for (size_t i = 0; i < rows.items.cnt && !err; i++) {
 		const struct sample_row *row = &all[i];
 
-		tables__put_key(tables, tables__of(tables, row->key.pid)->target, arrow);
+		tables__put_key(tables, tables__of(tables, row->key.pid), arrow);
 		tables__put_minute(arrow, row->key.minute);
 		arrow__text(arrow, row->key.phase < 0 ? NULL : phase__name(row->key.phase));
 		arrow__int(arrow, row->key.phase >= 0);

@@ -173,7 +173,7 @@ static void put_window(struct tables *tables, const struct minutes_of *of, size_
 	const struct minute *minute = &of->minutes[i];
 	uint64_t end_ns = (of->first + i + 1) * MINUTE_NS - job__wall_ns(tables->job, 0);
 
-	tables__put_key(tables, of->target, arrow);
+	tables__put_key(tables, of, arrow);
 	tables__put_minute(arrow, of->first + i);
 	arrow__int(arrow, minute->seen_ns);
 	arrow__int(arrow, minute->rested_ns);
@@ -239,7 +239,7 @@ static void put_step(struct tables *tables, const struct minutes_of *of, const s
 
 	for (uint32_t i = 0; i < step->part_cnt; i++)
 		ns[step->parts[i].cause] += step->parts[i].ns;
-	tables__put_key(tables, of->target, arrow);
+	tables__put_key(tables, of, arrow);
 	tables__put_minute(arrow, job__minute(tables->job, step->end_ns));
 	tables__put_time(tables, step->start_ns, arrow);
 	arrow__int(arrow, step->index);
@@ -291,7 +291,7 @@ static int put_wait(struct tables *tables, const struct minutes_of *of, size_t m
 
 	if (wait->hotspot.code && !place)
 		return -ENOMEM;
-	tables__put_key(tables, of->target, arrow);
+	tables__put_key(tables, of, arrow);
 	tables__put_minute(arrow, of->first + minute);
 	arrow__text(arrow, phase__name(number / CAUSE__END));
 	arrow__text(arrow, sample_cause__name(number % CAUSE__END));

@@ -40,7 +40,7 @@ static int put_actions(struct tables *tables, struct arrow *arrow)
 
 		if (!of)
 			continue;
-		tables__put_key(tables, of->target, arrow);
+		tables__put_key(tables, of, arrow);
 		put_window_of(tables, window->start_ns, of->until_ns, arrow);
 		arrow__text(arrow, labels__kind(action->kind));
 		arrow__text(arrow, action->name);
@@ -117,7 +117,7 @@ static int put_ops(struct tables *tables, struct arrow *arrow)
 		const struct op_row *row = all[i].row;
 		const struct minutes_of *of = tables__of(tables, row->pid);
 
-		tables__put_key(tables, of->target, arrow);
+		tables__put_key(tables, of, arrow);
 		put_window_of(tables, window->start_ns, of->until_ns, arrow);
 		arrow__text(arrow, labels__kind(row->kind));
 		arrow__text(arrow, row->name);
@@ -194,7 +194,7 @@ static int put_gpu_sum(struct tables *tables, const struct gpu *gpu, const struc
 
 	if (!name)
 		return -ENOMEM;
-	tables__put_key(tables, of->target, arrow);
+	tables__put_key(tables, of, arrow);
 	put_window_of(tables, known ? windows[sum->key.window].start_ns : window->start_ns,
 		      known ? windows[sum->key.window].end_ns : window->end_ns, arrow);
 	arrow__text(arrow, kinds[sum->key.kind]);

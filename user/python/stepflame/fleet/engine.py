@@ -315,7 +315,7 @@ class Fleet:
         """The answer to questions/QUESTION.sql."""
         text = (QUESTIONS / (question + ".sql")).read_text()
         sql = Template(text).substitute({name: literal(value, self.engine.text) for name, value in parameters.items()})
-        return self.run(sql, set(re.findall(r"(?:FROM|JOIN) (\w+)", text)))
+        return self.run(sql, set(re.findall(r"(?:FROM|JOIN) (\w+)", sql)))
 
     def run(self, sql: str, names: set[str] | None = None) -> list[Row]:
         """As if all files were good; when that fails, again without those that are not: by their footers, else by all that is in them.

@@ -60,7 +60,7 @@ def report(fleet: Fleet, name: str) -> Answer:
             in_steps = spent["seen"] - spent["between_steps"]
             findings.not_known(asked, pace, spent["stragglers"] / in_steps if in_steps else 0)
         said["doubts"] = list(dict.fromkeys(asked.doubts))
-    said["clocks"] = clocks(fleet, name)
+    said["clocks"] = clocks(fleet)
     said["hosts_that_lie"] = lying
     said["left_out"] = fleet.left_out()
     return said
@@ -72,7 +72,7 @@ def one_cluster(jobs: list[Row], name: str) -> Row:
     return jobs[0]
 
 
-def clocks(fleet: Fleet, name: str) -> dict[str, float] | None:
+def clocks(fleet: Fleet) -> dict[str, float] | None:
     """Seconds by which hosts' clocks are wrong, as the ends of the same steps tell; None where steps have no rows, or too many."""
     files = [] if fleet.remote else glob.glob("%s/%s" % (glob.escape(fleet.root), fleet.scope.pattern("steps")))
     if not files or sum(map(os.path.getsize, files)) > MOST_STEPS_BYTES:
@@ -188,12 +188,16 @@ def compare(a: Fleet, b: Fleet, names: tuple[str, str]) -> Answer:
     said["whole"] = all(fleet.scope.since is None and fleet.scope.until is None for fleet in (a, b))
     said["not_compared"] = []
     for kind in ("actions", "ops") if said["whole"] else ():
-        totals = [fleet.ask("totals_" + kind) for fleet in (a, b)]
+        both = [totals(fleet, kind) for fleet in (a, b)]
         # those of one alone would all be new
-        said[kind] = differences(step, *(per_step(rows, rows[0]["steps"], ("kind", "name"), "self") for rows in totals)) if all(totals) else []
-        said["not_compared"] += [kind] if any(totals) and not all(totals) else []
+        said[kind] = differences(step, *(per_step(rows, rows[0]["steps"], ("kind", "name"), "self") for rows in both)) if all(both) else []
+        said["not_compared"] += [kind] if any(both) and not all(both) else []
     said["left_out"] = sorted(set(a.left_out() + b.left_out()))
     return said
+
+
+def totals(fleet: Fleet, table: str) -> list[Row]:
+    return fleet.ask("totals", table=Raw(table), group=Raw("host, pid, since, kind, name" + ", action" * (table == "ops")))
 
 
 def pace_of(fleet: Fleet, name: str) -> list[Row]:

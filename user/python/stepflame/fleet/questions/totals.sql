@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
--- Totals of a job's actions, and the steps that these are of. They are sums since a recording began, so: of each process the longest recording alone, for
--- several can be of the same time, and only where the windows of all its time are there.
+-- Totals of a job's actions, or operators ($table; $group: of which there is one row), and the steps that these are of. They are sums since a recording
+-- began, so: of each process the longest recording alone, for several can be of the same time, and only where the windows of all its time are there.
 WITH last AS (
     SELECT host, pid, since, kind, name, max_by(n, until) AS n, max_by(self_ns, until) AS self, max_by(total_ns, until) AS total
-    FROM actions GROUP BY host, pid, since, kind, name
+    FROM $table GROUP BY $group
 ), spans AS (
-    SELECT host, pid, since, max(until) AS until FROM actions GROUP BY host, pid, since
+    SELECT host, pid, since, max(until) AS until FROM $table GROUP BY host, pid, since
 ), longest AS (
     SELECT host, pid, since, until, row_number() OVER (PARTITION BY host, pid ORDER BY until - since DESC, since) AS place FROM spans
 ), whole AS (
