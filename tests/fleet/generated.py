@@ -100,7 +100,7 @@ def recording(folder: Path, name: str, tables: dict[str, pa.Table]) -> Path:
 def program(folder: Path) -> str:
     """In place of the program, where what is tested is the import of what it gives."""
     script = folder / "program"
-    script.write_text('#!/bin/sh\n[ -d "$(cat "$2")" ] || { echo "stepflame: error: $2: it is no recording" >&2; exit 1; }\ncp "$(cat "$2")"/*.arrow "$6"\n')
+    script.write_text('#!/bin/sh\n[ -d "$(cat "$7")" ] || { echo "stepflame: error: $7: it is no recording" >&2; exit 1; }\ncp "$(cat "$7")"/*.arrow "$5"\n')
     script.chmod(0o755)
     return str(script)
 

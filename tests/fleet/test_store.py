@@ -7,6 +7,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import random
 import signal
 import subprocess
@@ -364,6 +365,13 @@ def own_program() -> str:
     if not os.access(found, os.X_OK):
         pytest.skip("the program is not built: make")
     return found
+
+
+def test_a_name_that_looks_like_an_option(tmp_path, monkeypatch):
+    shutil.copy(RECORDINGS / "plain.rec", tmp_path / "-plain.rec")
+    monkeypatch.chdir(tmp_path)
+    counts = store.Import(tmp_path / "store", "c", own_program()).run(["-plain.rec"])
+    assert counts.recordings == 1 and not counts.left_out, counts
 
 
 @pytest.mark.parametrize("name", ("ddp0", "ddp1", "fit", "plain", "ops", "loaders"))

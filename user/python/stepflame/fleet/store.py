@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from . import schema
-from ..errors import StepflameError
+from ..errors import StepflameError, of_output
 
 STATE_FOLDER = "/var/lib/stepflame"
 HOUR_US = 3600 * 1000000
@@ -330,14 +330,13 @@ class Import:
         return True
 
     def export(self, path: Path, folder: str) -> None:
-        command = [self.program, "export", str(path), "-f", "arrow", "-o", folder]
+        command = [self.program, "export", "-f", "arrow", "-o", folder, "--", str(path)]
         try:
             ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
         except OSError as error:
             raise StepflameError("cannot run %s: %s" % (self.program, error.strerror)) from None
-        if ran.returncode != 0:
-            lines = [line for line in ran.stderr.splitlines() if "error: " in line] or ran.stderr.splitlines() or ["exit status %d" % ran.returncode]
-            raise StepflameError(lines[0].partition("error: ")[2] or lines[0])
+        if ran.returncode:
+            raise of_output(ran.stderr, ran.returncode, "export")
 
     def tables(self, export: Export) -> None:
         by_table = {name: export.parts(name) for name in (*CUMULATIVE_TABLES, "windows")}
