@@ -361,7 +361,7 @@ RECORDINGS = generated.ROOT / "tests/data/recordings"
 
 
 def own_program() -> str:
-    found = os.environ.get("STEPFLAME") or str(generated.ROOT / "build/stepflame")
+    found = os.path.abspath(os.environ.get("STEPFLAME") or generated.ROOT / "build/stepflame")
     if not os.access(found, os.X_OK):
         pytest.skip("the program is not built: make")
     return found
@@ -369,8 +369,9 @@ def own_program() -> str:
 
 def test_a_name_that_looks_like_an_option(tmp_path, monkeypatch):
     shutil.copy(RECORDINGS / "plain.rec", tmp_path / "-plain.rec")
+    program = own_program()
     monkeypatch.chdir(tmp_path)
-    counts = store.Import(tmp_path / "store", "c", own_program()).run(["-plain.rec"])
+    counts = store.Import(tmp_path / "store", "c", program).run(["-plain.rec"])
     assert counts.recordings == 1 and not counts.left_out, counts
 
 
