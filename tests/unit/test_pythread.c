@@ -17,9 +17,9 @@
 
 /*
  * A line a thread: native thread id, ident, thread state (0 without ctypes); first the one that waits for a lock, then
- * those that spin.
+ * those that spin. Each begins when the one before it has written its line, on a busy machine, too.
  */
-static const char script[] = "import threading, time\n"
+static const char script[] = "import os, threading\n"
 			     "try:\n"
 			     "    import ctypes\n"
 			     "    state = ctypes.pythonapi.PyGILState_GetThisThreadState\n"
@@ -28,7 +28,14 @@ static const char script[] = "import threading, time\n"
 			     "except ImportError:\n"
 			     "    state, code_type = (lambda: 0), 0\n"
 			     "def tell():\n"
-			     "    print(threading.get_native_id(), threading.get_ident(), state(), flush=True)\n"
+			     "    line = '%d %d %d\\n' % (threading.get_native_id(), threading.get_ident(), state())\n"
+			     "    os.write(1, line.encode())\n"
+			     "    told.set()\n"
+			     "told = threading.Event()\n"
+			     "def start(function):\n"
+			     "    told.clear()\n"
+			     "    threading.Thread(target=function, daemon=True).start()\n"
+			     "    told.wait()\n"
 			     "lock = threading.Lock()\n"
 			     "lock.acquire()\n"
 			     "def wait():\n"
@@ -39,11 +46,9 @@ static const char script[] = "import threading, time\n"
 			     "    while True:\n"
 			     "        pass\n"
 			     "print(id(type(tell.__code__)), code_type, flush=True)\n"
-			     "threading.Thread(target=wait, daemon=True).start()\n"
-			     "time.sleep(0.1)\n"
+			     "start(wait)\n"
 			     "for i in range(2):\n"
-			     "    threading.Thread(target=spin, daemon=True).start()\n"
-			     "    time.sleep(0.1)\n"
+			     "    start(spin)\n"
 			     "spin()\n";
 
 struct told {
