@@ -53,6 +53,16 @@ def rows_by_part(found):
     return parts
 
 
+def test_hits(shared):
+    """A step pays for the begin and the end of fetch, zero_grad, backward and step, and for no probe of Lightning's."""
+    record, truth = shared.recorded("plain_loop.py", *RUNS["SGD"])
+    found = helpers.report(record.file, "--all")
+    parts = [row for row in found["actions"] if any(re.fullmatch(p, row["name"], re.I) for part, p in ROWS.items() if part != "forward")]
+    assert len(parts) == 4
+    collections = sum(row["count"] for row in found["actions"] if row["name"].startswith("gc"))
+    assert found["overhead"]["hits"] == 2 * (sum(row["count"] for row in parts) + collections)
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize("python, run", helpers.on_torches(RUNS, old=["labels"]), indirect=["python"])
 def test_equals_perf_counter(shared, python, run):

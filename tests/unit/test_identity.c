@@ -63,6 +63,16 @@ static void job__stop(struct job *job)
 	end_child(job->pid);
 }
 
+static bool is_decoder(const char *module)
+{
+	return !strcmp(module, "json.decoder");
+}
+
+static bool is_prefix(const char *module)
+{
+	return !strcmp(module, "json.decode");
+}
+
 static void test_dicts(void **state)
 {
 	uint64_t module, pairs, key, value, b, a, found;
@@ -70,6 +80,7 @@ static void test_dicts(void **state)
 	const struct py_layout *layout;
 	char longest[65] = "";
 	struct job job;
+	int64_t cnt;
 
 	job__start(&job, *state, script);
 	assert_int_equal(fscanf(job.from, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
@@ -81,6 +92,12 @@ static void test_dicts(void **state)
 	assert_int_equal(found, module);
 	assert_int_equal(py_module__variables(job.pid, &job.python, "json.decoders", &found), -ENOENT);
 	assert_int_equal(py_module__variables(job.pid, &job.python, "json.decode", &found), -ENOENT);
+	cnt = 0;
+	assert_int_equal(py_modules__any(job.pid, &job.python, is_prefix, &cnt), 0);
+	assert_true(cnt > 10);
+	assert_int_equal(py_modules__any(job.pid, &job.python, is_decoder, &cnt), 0); /* there is no new one */
+	cnt--;
+	assert_int_equal(py_modules__any(job.pid, &job.python, is_decoder, &cnt), 1);
 	assert_int_equal(py_dict__find(job.pid, layout, module, "pairs", &found), 0);
 	assert_int_equal(found, pairs);
 	assert_int_equal(py_dict__len(job.pid, layout, pairs), 998);

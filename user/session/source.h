@@ -65,7 +65,7 @@ enum source_holds {
 	HOLDS_MUST,  /* if the probes cannot be attached, the session cannot record the target */
 };
 
-#define SOURCE_SETS    3 /* probe sets per source, at most */
+#define SOURCE_SETS    4 /* probe sets per source, at most */
 #define SOURCE_RECORDS 3 /* record types per source, at most */
 
 /* Probes of a source in one file that attach and detach together, and share a BPF program. */

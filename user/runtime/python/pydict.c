@@ -136,6 +136,7 @@ struct key_request {
 	struct py_layout layout;
 	uint64_t dict;
 	char key[PY_KEY_MAX + 1];
+	bool (*is)(const char *key); /* NULL: `key` */
 };
 
 #define STR_HEAD_MAX 64 /* sizeof(PyASCIIObject) is 48 or 40 */
@@ -145,13 +146,18 @@ struct key_request {
 static bool is_key(const struct key_request *r, const uint8_t *str)
 {
 	const struct py_layout *layout = &r->layout;
+	char key[PY_KEY_MAX + 1] = "";
 	uint64_t length;
 	uint32_t state;
 
 	memcpy(&length, str + layout->str_length, sizeof(length));
 	memcpy(&state, str + layout->str_state, sizeof(state));
-	return length == strlen(r->key) && state >> layout->str_ascii_shift & 1 &&
-	       !memcmp(str + layout->str_ascii_data, r->key, length);
+	if (length > PY_KEY_MAX || !(state >> layout->str_ascii_shift & 1))
+		return false;
+	if (!r->is)
+		return length == strlen(r->key) && !memcmp(str + layout->str_ascii_data, r->key, length);
+	memcpy(key, str + layout->str_ascii_data, length);
+	return r->is(key);
 }
 
 /*
@@ -160,7 +166,7 @@ static bool is_key(const struct key_request *r, const uint8_t *str)
  */
 static size_t find_in_batch(const struct key_request *r, const struct py_dict_entry *entries, size_t cnt)
 {
-	size_t bytes = r->layout.str_ascii_data + strlen(r->key) + 1, at = 0;
+	size_t bytes = r->layout.str_ascii_data + (r->is ? PY_KEY_MAX : strlen(r->key)) + 1, at = 0;
 	uint8_t strings[BATCH][STR_BYTES];
 	struct iovec local[BATCH], remote[BATCH];
 
@@ -198,34 +204,63 @@ static int find_in_deputy(const void *in, struct deputy_out *out)
 	return cnt < 0 ? cnt : -ENOENT;
 }
 
-int py_dict__find(pid_t pid, const struct py_layout *layout, uint64_t dict, const char *key, uint64_t *value)
+/* *value: of the first key that fits the request. 0, -ENOENT, or -errno. */
+static int find_first(const struct key_request *request, uint64_t *value)
 {
-	struct key_request request = {.pid = pid, .layout = *layout, .dict = dict};
 	const struct deputy_out *answer;
-	int err;
+	int err = request->layout.str_ascii_data > STR_HEAD_MAX
+			  ? -EINVAL
+			  : deputy__run(request->pid, find_in_deputy, request, sizeof(*request), &answer);
 
-	if (strlen(key) > PY_KEY_MAX || layout->str_ascii_data + strlen(key) + 1 > STR_BYTES)
-		return -EINVAL;
-	strcpy(request.key, key);
-	err = deputy__run(pid, find_in_deputy, &request, sizeof(request), &answer);
 	if (!err)
 		memcpy(value, answer->bytes, sizeof(*value));
 	return err;
 }
 
-/* ---- a module ---- */
+int py_dict__find(pid_t pid, const struct py_layout *layout, uint64_t dict, const char *key, uint64_t *value)
+{
+	struct key_request request = {.pid = pid, .layout = *layout, .dict = dict};
+
+	if (strlen(key) > PY_KEY_MAX)
+		return -EINVAL;
+	strcpy(request.key, key);
+	return find_first(&request, value);
+}
+
+/* ---- modules ---- */
+
+/* The dict sys.modules of the main interpreter. */
+static int find_modules(pid_t pid, const struct python *python, uint64_t *modules)
+{
+	uint64_t interpreter = py_thread__main_interpreter(pid, python->runtime, python->walk);
+	uint32_t at = python->walk[PY_WALK_INTERP_MODULES];
+
+	return interpreter && at ? process__read_memory(pid, interpreter + at, modules, sizeof(*modules)) : -ENOENT;
+}
 
 int py_module__variables(pid_t pid, const struct python *python, const char *name, uint64_t *dict)
 {
 	const struct py_layout *layout = &python->process.layout;
-	uint64_t interpreter = py_thread__main_interpreter(pid, python->runtime, python->walk), modules, module;
-	int err;
+	uint64_t modules, module;
+	int err = find_modules(pid, python, &modules) ?: py_dict__find(pid, layout, modules, name, &module);
 
-	if (!interpreter || !python->walk[PY_WALK_INTERP_MODULES])
-		return -ENOENT;
-	err = process__read_memory(pid, interpreter + python->walk[PY_WALK_INTERP_MODULES], &modules, sizeof(modules))
-		      ?: py_dict__find(pid, layout, modules, name, &module);
 	if (!err && !py_object__is(pid, layout, module, "module"))
 		err = -EINVAL;
 	return err ?: process__read_memory(pid, module + MODULE_DICT, dict, sizeof(*dict));
+}
+
+int py_modules__any(pid_t pid, const struct python *python, bool (*is)(const char *name), int64_t *cnt)
+{
+	struct key_request request = {.pid = pid, .layout = python->process.layout, .is = is};
+	int err = find_modules(pid, python, &request.dict);
+	int64_t now = err ?: py_dict__len(pid, &request.layout, request.dict);
+	uint64_t module;
+
+	if (now < 0)
+		return (int)now;
+	if (now == *cnt)
+		return 0;
+	*cnt = now;
+	err = find_first(&request, &module);
+	return err == -ENOENT ? 0 : err ?: 1;
 }

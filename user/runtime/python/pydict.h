@@ -3,6 +3,7 @@
 #ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYDICT_H
 #define STEPFLAME_USER_RUNTIME_PYTHON_PYDICT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -32,5 +33,12 @@ int py_dict__find(pid_t pid, const struct py_layout *layout, uint64_t dict, cons
  * (sys.modules). 0; -ENOENT: it is not imported; or -errno.
  */
 int py_module__variables(pid_t pid, const struct python *python, const char *name, uint64_t *dict);
+
+/*
+ * Has the main interpreter imported a module whose full name, ASCII and of at most PY_KEY_MAX
+ * characters, is one that `is` accepts? *cnt: how many modules there were at the last look, at
+ * first 0; while there are as many, there is no new one. 1, 0, or -errno: that is not known.
+ */
+int py_modules__any(pid_t pid, const struct python *python, bool (*is)(const char *name), int64_t *cnt);
 
 #endif

@@ -8,6 +8,7 @@
 #include "stepflame.skel.h"
 #include "user/elf/functions.h"
 #include "user/lib/log.h"
+#include "user/runtime/python/pydict.h"
 #include "user/session/probe_cache.h"
 #include "user/session/programs.h"
 #include "user/session/sources/natives.h"
@@ -205,23 +206,29 @@ int landmarks__backward(struct probe_list *list, const struct elf *elf)
 
 enum landmark_set {
 	SET_LANDMARKS,
-	SET_LATE, /* attached only where Lightning runs */
-	SET_GC,   /* never throttled */
+	SET_ACTIONS, /* of the interpreter: attached where Lightning is imported */
+	SET_LATE,    /* attached only where Lightning runs */
+	SET_GC,      /* never throttled */
 };
 
 /*
- * Throttling keeps the interpreter's landmarks from slowing a job that has no use for them:
- * programs call next() and __next__ for much more than Lightning's actions. While a process shows
- * no action of Lightning and pays more than MAX_SHARE of its time for such hits, stepflame detaches
- * these probes, and attaches them now and then for a trial, in case Lightning starts later.
+ * Programs call next() and __next__ for much more than Lightning's actions. So the interpreter's
+ * landmarks wait until the process has imported Lightning, which it does seconds before its first
+ * action. Throttling then keeps them from slowing a job that has no use for them: while a process
+ * shows no action of Lightning and pays more than MAX_SHARE of its time for such hits, stepflame
+ * detaches these probes, and attaches them now and then for a trial, in case Lightning starts later.
  */
-#define PERIOD_NS   200000000ULL   /* interval for counting hits, length of a trial */
+#define PERIOD_NS   200000000ULL   /* interval for counting hits and looking for Lightning, length of a trial */
+#define LOOK_SHARE  64             /* a look for Lightning takes at most one part in so many of the time */
 #define DETACHED_NS 10000000000ULL /* between trials */
 #define MAX_SHARE   0.01           /* of the time of one thread */
 
 /* Target state. */
 struct landmarks {
 	bool lightning;             /* the process has shown an action of Lightning */
+	bool imported;              /* it has imported Lightning, or that cannot be known */
+	int64_t module_cnt;         /* it had imported so many modules at the last look */
+	uint64_t look_at_ns;        /* when the next look is due */
 	uint64_t idle_hits;         /* at read_ns */
 	uint64_t read_ns;           /* when idle_hits was last read */
 	uint64_t detached_until_ns; /* 0: the probes are attached */
@@ -243,7 +250,7 @@ static void find_in_python(const struct target *t, const struct mapped_file *fil
 {
 	const struct py_functions *functions = &t->python.functions;
 
-	if (landmarks__python(&sets[SET_LANDMARKS], &sets[SET_LATE], elf, functions))
+	if (landmarks__python(&sets[SET_ACTIONS], &sets[SET_LATE], elf, functions))
 		log__warn("build Python without stripping its builtin tables, or report this interpreter",
 			  "the builtin next() of %s was not found: Lightning's actions will be missing", file->path);
 	if (landmarks__gc(&sets[SET_GC], elf, functions))
@@ -276,6 +283,40 @@ static int find(struct session *s, struct target *t, const struct mapped_file *f
 	return 0;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+	size_t bytes = strlen(text), end_bytes = strlen(end);
+
+	return bytes >= end_bytes && !strcmp(text + bytes - end_bytes, end);
+}
+
+/* Lightning, under its own names, or its module of profilers under another one (bpf/actions.h: is_profile). */
+static bool is_lightning(const char *module)
+{
+	if (!strcmp(module, "lightning") || !strcmp(module, "pytorch_lightning"))
+		return true;
+	return strncmp(module, "torch.", 6) &&
+	       (ends_with(module, ".profilers.profiler") || ends_with(module, ".profiler.profiler") ||
+		ends_with(module, ".profiler.base"));
+}
+
+static void look_for_lightning(const struct target *t)
+{
+	struct landmarks *l = state_of(t);
+	uint64_t now = session__now_ns();
+
+	if (l->imported || now < l->look_at_ns)
+		return;
+	l->imported = py_modules__any(t->process.pid, &t->python, is_lightning, &l->module_cnt);
+	l->look_at_ns = now + PERIOD_NS + LOOK_SHARE * (session__now_ns() - now);
+}
+
+static bool has_lightning(const struct session *s, const struct target *t)
+{
+	look_for_lightning(t);
+	return state_of(t)->imported;
+}
+
 static bool shows_lightning(const struct session *s, const struct target *t)
 {
 	return state_of(t)->lightning;
@@ -305,7 +346,7 @@ static void throttle_landmarks(struct session *s, struct target *t, uint64_t idl
 {
 	struct landmarks *l = state_of(t);
 
-	target__detach_set(s, t, SOURCE_LANDMARKS, SET_LANDMARKS, t->python_dev, t->python_inode);
+	target__detach_set(s, t, SOURCE_LANDMARKS, SET_ACTIONS, t->python_dev, t->python_inode);
 	target__detach_set(s, t, SOURCE_LANDMARKS, SET_LATE, t->python_dev, t->python_inode);
 	l->detached_until_ns = now + DETACHED_NS;
 	if (!l->noted)
@@ -316,13 +357,14 @@ static void throttle_landmarks(struct session *s, struct target *t, uint64_t idl
 	l->noted = true;
 }
 
-static void observe(struct session *s, struct target *t, const struct proc *proc)
+/* Detaches the interpreter's landmarks, or attaches them for a trial. */
+static void throttle(struct session *s, struct target *t, const struct proc *proc)
 {
 	struct landmarks *l = state_of(t);
 	uint64_t now = session__now_ns(), elapsed = now - l->read_ns, idle = proc->landmarks.idle_hits - l->idle_hits;
 	bool first = !l->read_ns;
 
-	if (t->gone || !t->python_inode || elapsed < PERIOD_NS || s->window_end_ns)
+	if (elapsed < PERIOD_NS)
 		return;
 	l->idle_hits = proc->landmarks.idle_hits;
 	l->read_ns = now;
@@ -337,9 +379,20 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 	}
 }
 
+static void observe(struct session *s, struct target *t, const struct proc *proc)
+{
+	if (t->gone || !t->python_inode || s->window_end_ns)
+		return;
+	if (state_of(t)->imported)
+		throttle(s, t, proc);
+	else if (has_lightning(s, t))
+		target__attach_again(s, t);
+}
+
 const struct source source_landmarks = {
 	.target_bytes = sizeof(struct landmarks),
-	.sets = {[SET_LATE] = {.wanted = shows_lightning, .attached = enable_fetches}},
+	.sets = {[SET_ACTIONS] = {.wanted = has_lightning},
+		 [SET_LATE] = {.wanted = shows_lightning, .attached = enable_fetches}},
 	.records = {{REC_PROC, sizeof(struct rec_proc), on_lightning}},
 	.holds = holds,
 	.find = find,
