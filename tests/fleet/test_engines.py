@@ -24,10 +24,11 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "places": BESIDE,
     "stacks": BESIDE,
     "steps_of": BESIDE,
-    "ops": {"limit": 1000},
+    "ops": {"limit": 1000, "twice": engine.Raw("('', '', '', 0, 0)"), "since_us": engine.Raw("0")},
+    "recordings": {"all": True, "hosts": (), "most": 3},
     "spend": {"by": engine.Raw("p.job")},
 }
-MAY_BE_EMPTY = {"twice"}
+MAY_BE_EMPTY = {"twice", "recordings", "ops_spans"}
 
 
 @pytest.fixture(scope="session")
@@ -158,6 +159,40 @@ def test_hours_are_of_the_user_of_that_job(tmp_path, other):
     assert asked == [{"cluster": other.get("cluster", "c"), "job": other.get("job", "j")}]
     if "cluster" in other:
         assert sorted(row["uid"] for row in generated.duckdb(path).ask("processes")) == [1000, 2000]
+
+
+OVERLAPS = (
+    # since, until of recordings of one process; those of them that count
+    ([(0, 10), (5, 30), (30, 40)], [1, 2]),
+    ([(0, 10), (9, 12), (11, 30)], [0, 2]),
+    ([(0, 10), (10, 20)], [0, 1]),
+    ([(0, 10), (0, 20)], [1]),
+)
+
+
+def counted_twice(folder: Path, its_engine: engine.Engine) -> None:
+    """Two recordings of a process at one time count once; those of another process, or another job's, all."""
+    for number, (spans, counts) in enumerate(OVERLAPS):
+        rows = []
+        for job, pid, its in (("j", 5, spans), ("j", 6, spans[:1]), ("it's", 5, spans[:1])):
+            rows += [{"job": job, "host": "h", "pid": pid, "since": (BEGAN + 60 * a) * 10**6 + 7, "until": (BEGAN + 60 * b) * 10**6, "kind": "op", "name": "mm", "n": 10**i, "self_ns": 1, "action": action}
+                     for i, (a, b) in enumerate(its) for action in ("a", "b")]  # fmt: skip
+        where = folder / str(number)
+        where.mkdir()
+        store.Import(where / "store", "c", generated.program(where)).run([generated.recording(where, "r", {"ops": generated.as_exported(rows, "ops")})])
+        said = report.ops(engine.Fleet(str(where / "store"), its_engine, engine.Scope()), 5)
+        same_since = len({a for a, _ in spans}) < len(spans)  # then the later count has the earlier in it
+        assert [row["n"] for row in said["ops"]] == [2 * (sum(10**i for i in counts) + 2)], spans
+        assert len(said["overlapping"]) == (0 if same_since else len(spans) - len(counts)) == len(said["left_out"]), spans
+
+
+def test_operators_count_once(tmp_path):
+    counted_twice(tmp_path, engine.DuckDB("2GB", 2))
+
+
+@pytest.mark.long
+def test_operators_count_once_in_spark(tmp_path, spark):
+    counted_twice(tmp_path, spark)
 
 
 def test_each_table_can_be_asked_of_one_user(tmp_path):

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def test_layout(bench):
     assert counts.recordings == 1 and not counts.left_out and len(counts.minutes) == 3
     files = sorted(str(path.relative_to(bench.store / "v1")) for path in (bench.store / "v1").rglob("*.parquet"))
     two = ["%s/date=2026-11-01/cluster=c/job=my_job/a_b-%d.parquet" % (table, hour) for table in ("samples", "stacks", "steps", "waits", "windows") for hour in (10, 11)]
-    one = ["%s/date=2026-11-01/cluster=c/job=my_job/a_b-11.parquet" % table for table in ("actions", "ranks")]
+    one = ["%s/date=2026-11-01/cluster=c/job=my_job/a_b-11.parquet" % table for table in ("actions", "ranks", "recordings")]
     assert files == sorted(one + two)
     rows = bench.rows("steps", "my_job", "a_b-10")
     assert len(rows) == 4 and set(rows[0]) == set(schema.TABLES["steps"].schema.names) and rows[0]["host"] == "a/b"
@@ -106,6 +107,31 @@ def test_who_saw_more_of_a_minute_wins_with_all_its_rows(bench, order):
     assert [row["stack"] for row in bench.rows("stacks")] == [1, 2]
 
 
+def test_documented():
+    """docs/tables.md names each column of the table that only a store has, and no other."""
+    section = (generated.ROOT / "docs/tables.md").read_text().partition("\n## `recordings`\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", section, re.M)
+    assert ["host", "pid", "rank", *re.findall(r"`(\w+)`", " ".join(cells))] == schema.TABLES["recordings"].schema.names
+
+
+def test_rows_say_of_which_recording_they_are(bench):
+    """A file by the place where it was read, its size and time; of a ring, which loses its beginning, what it has now."""
+    ring, event = (bench.recording(minutes(seen, since=HOUR + begin * MINUTE)) for begin, seen in ((0, {0: 60, 1: 60}), (1, {1: 60})))
+    bench.bring(ring, event)
+    status = ring.stat()
+    rows = {row["path"]: row for row in bench.rows("recordings")}
+    assert set(rows) == {str(ring), str(event)} and len(bench.rows("recordings")) == 2
+    row = rows[str(ring)]
+    assert (row["host"], row["pid"], row["rank"], row["machine"], row["bytes"]) == ("h1", 7, 0, os.uname().nodename, status.st_size)
+    assert [int(row[key].timestamp() * 1e6) for key in ("since", "until", "modified")] == [HOUR, HOUR + 2 * MINUTE - 1, status.st_mtime_ns // 1000]
+    later = bench.recording(minutes({1: 60, 2: 60}, since=HOUR + MINUTE))
+    os.replace(later, ring)
+    bench.bring(ring)
+    asked = generated.duckdb(str(bench.store)).ask("recordings", all=True, hosts=(), most=10)
+    assert [(row["path"], (int(row["since"].timestamp() * 1e6) - HOUR) // MINUTE) for row in asked] == [(str(ring), 1), (str(event), 1)]
+    assert generated.duckdb(str(bench.store)).ask("recordings", all=False, hosts=("other",), most=10) == []
+
+
 @pytest.mark.parametrize("other, n", (({"rank": 1}, 2), ({"rank": None}, 0), ({"host": "h.1"}, 0), ({"host": "h/1"}, 2)))
 def test_another_process_with_that_host_and_pid(bench, other, n):
     """Two machines of one name, or of names that make one file: what is not kept is said."""
@@ -123,7 +149,7 @@ def test_a_recording_that_grows(bench):
 
 def test_files_that_several_recordings_wrote_count_once(bench):
     counts = bench.bring(*(bench.recording(minutes({i: 60}, mark=i)) for i in (1, 2)))
-    assert counts.recordings == 2 and counts.files == len(list(bench.store.rglob("*.parquet"))) == 7
+    assert counts.recordings == 2 and counts.files == len(list(bench.store.rglob("*.parquet"))) == 8
 
 
 def test_what_adds_up_is_replaced_by_the_later(bench):
@@ -149,7 +175,7 @@ def test_sums_are_those_of_the_recording(bench, made):
 
 def test_without_steps(bench):
     store.Import(bench.store, "c", bench.program, steps=False).run([bench.recording(minutes({0: 60}))])
-    assert sorted(path.name for path in (bench.store / "v1").iterdir() if path.name[0] != ".") == ["actions", "ranks", "samples", "stacks", "waits", "windows"]
+    assert sorted(path.name for path in (bench.store / "v1").iterdir() if path.name[0] != ".") == ["actions", "ranks", "recordings", "samples", "stacks", "waits", "windows"]
 
 
 def test_steps_after_none(bench):
@@ -293,10 +319,10 @@ def test_only_exports_that_nobody_works_on_are_removed(bench, monkeypatch):
         folder.mkdir()
     (left / "steps.arrow").write_text("")
 
-    def export(folder):
+    def export(folder, *of):
         store.remove_left_exports()
         assert not left.exists() and new.exists()
-        return real(folder)
+        return real(folder, *of)
 
     monkeypatch.setattr(store, "Export", export)
     counts = bench.bring(bench.recording(minutes({0: 60})))
@@ -310,7 +336,7 @@ def test_only_exports_that_nobody_works_on_are_removed(bench, monkeypatch):
 def test_names_that_engines_skip(bench, host):
     bench.bring(bench.recording(minutes({0: 60}, host=host)))
     files = list(bench.store.rglob("*.parquet"))
-    assert len(files) == 7 and all(file.name[0].isalnum() for file in files)
+    assert len(files) == 8 and all(file.name[0].isalnum() for file in files)
     assert generated.duckdb(str(bench.store)).run("SELECT host FROM windows") == [{"host": host}]
 
 

@@ -38,7 +38,7 @@ HOUR_US = 3600 * 1000000
 MINUTE_US = 60 * 1000000
 # of a minute `windows` says who wins, so it is the last
 MINUTE_TABLES = ("steps", "waits", "samples", "windows")
-CUMULATIVE_TABLES = ("actions", "ops", "gpu", "ranks")
+CUMULATIVE_TABLES = ("actions", "ops", "gpu", "ranks", "recordings")
 ROW_GROUP = 128 * 1024
 
 
@@ -86,12 +86,16 @@ def root_of(store: str | Path) -> Path:
 
 
 class Export:
-    """The Arrow tables that the program made of a recording, read a batch at a time."""
+    """The Arrow tables that the program made of a recording, read a batch at a time; and one of the recording itself."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, recording: Path, status: os.stat_result):
         self.folder = folder
+        self.recording = {
+            "machine": pa.scalar(os.uname().nodename), "path": pa.scalar(os.fsencode(recording.resolve()).decode(errors="replace")),
+            "bytes": pa.scalar(status.st_size), "modified": pa.scalar(status.st_mtime_ns // 1000, schema.TIME),
+        }  # fmt: skip
         self.readers: dict[str, pa.ipc.RecordBatchFileReader] = {}
-        for name in schema.TABLES:
+        for name in schema.EXPORTED:
             try:
                 reader = pa.ipc.open_file(pa.memory_map(str(folder / (name + ".arrow"))))
             except (OSError, pa.ArrowInvalid) as error:
@@ -104,9 +108,12 @@ class Export:
             self.readers[name] = reader
 
     def batches(self, name: str) -> Iterator[pa.RecordBatch]:
-        reader = self.readers[name]
+        reader = self.readers["ranks" if name == "recordings" else name]  # one holds of each process what its row in `ranks` says
         for i in range(reader.num_record_batches):
-            yield reader.get_batch(i)
+            batch = reader.get_batch(i)
+            for column, value in self.recording.items() if name == "recordings" else ():
+                batch = batch.append_column(column, pa.repeat(value, batch.num_rows))
+            yield batch
 
     def parts(self, name: str) -> set[Part]:
         found: set[Part] = set()
@@ -299,7 +306,7 @@ class Import:
             known = "\n".join([str(path.resolve()), self.cluster, *(["no steps"] if not self.steps else [])])
             if not self.again and read_done(done_file).get(known) == stamp:
                 self.counts.unchanged += 1
-            elif self.recording(path):
+            elif self.recording(path, status):
                 self.remember(done_file, known, stamp)
         for host, n in sorted(Counter(host for host, _, _ in self.counts.others).items()):
             self.counts.left_out.append(
@@ -318,11 +325,11 @@ class Import:
         except OSError as error:
             self.counts.left_out.append("%s: %s; the next import reads %s again" % (done_file, error.strerror, known.partition("\n")[0]))
 
-    def recording(self, path: Path) -> bool:
+    def recording(self, path: Path, status: os.stat_result) -> bool:
         try:
             with tempfile.TemporaryDirectory(prefix=EXPORT_PREFIX) as folder, locked(Path(folder), os.O_DIRECTORY, fcntl.LOCK_SH):
                 self.export(path, folder)
-                self.tables(Export(Path(folder)))
+                self.tables(Export(Path(folder), path, status))
         except (StepflameError, pa.ArrowException, OSError) as error:
             self.counts.left_out.append("%s: %s" % (path, getattr(error, "what", error)))
             return False
