@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 import shutil
@@ -10,7 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import generated
+import helpers
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
 import pytest
+from stepflame.errors import StepflameError
 from stepflame.fleet import engine, report, store
 
 ALONE = {"ranks": [70], "hosts": ["node-00008"], "minutes": [29893575, 29893576, 29893577]}
@@ -110,6 +116,56 @@ def test_clickhouse_reads_the_same_files(made):
     theirs = chdb.query("SELECT host, sum(ns) FROM file('%s', Parquet) WHERE cause = 'collective' GROUP BY host ORDER BY host" % str(files).replace("ranks", "waits"), "CSV").bytes().decode()
     ours = fleet.run("SELECT host, sum(ns) AS ns FROM waits WHERE cause = 'collective' GROUP BY host ORDER BY host")
     assert theirs == "".join('"%s",%d\n' % (row["host"], row["ns"]) for row in ours)
+
+
+SUMS = {
+    "windows": "count(*), sum(seen_ns), sum(step_ns), sum(comm_ns), sum(oncpu_ns)",
+    "steps": "count(*), sum(duration_ns), sum(wait_collective_ns), max(step), sum(gc_ns)",
+    "samples": "count(*), sum(n), sum(weight_ns), min(stack), max(stack)",
+    "waits": "count(*), sum(ns), min(place)",
+    "recordings": "count(*), sum(bytes), max(machine)",
+}
+
+
+@pytest.fixture(scope="module")
+def real_store(tmp_path_factory):
+    """What an import writes, of real jobs: its encodings are others than the generator's."""
+    folder = tmp_path_factory.mktemp("real")
+    counts = store.Import(folder, "c", str(helpers.STEPFLAME)).run([generated.ROOT / "tests/data/recordings" / (name + ".rec") for name in ("ddp0", "ddp1", "fit", "loaders")])
+    assert counts.recordings == 4
+    return folder
+
+
+def sums_of(found: pa.Table, words: str) -> list[Any]:
+    how = {"sum": pa.compute.sum, "min": pa.compute.min, "max": pa.compute.max}
+    return [found.num_rows if word == "count(*)" else how[word[:3]](found.column(word[4:-1])).as_py() for word in words.split(", ")]
+
+
+@pytest.mark.parametrize("table", SUMS)
+def test_duckdb_and_polars_read_what_an_import_writes(real_store, table):
+    import polars
+
+    files = sorted(str(path) for path in (real_store / "v1" / table).rglob("*.parquet"))
+    theirs = sums_of(pa.concat_tables([pq.ParquetFile(file).read() for file in files]), SUMS[table])
+    assert theirs[0] > 3 and list(generated.duckdb(str(real_store)).run("SELECT %s FROM %s" % (SUMS[table], table))[0].values()) == theirs
+    assert sums_of(polars.read_parquet(files).to_arrow(), SUMS[table]) == theirs
+
+
+@pytest.mark.long
+def test_spark_reads_what_an_import_writes(real_store, spark):
+    ours, theirs = (engine.Fleet(str(real_store), e, engine.Scope()) for e in (engine.DuckDB("2GB", 2), spark))
+    for table, sums in SUMS.items():
+        words = ", ".join("%s AS c%d" % (word, i) for i, word in enumerate(sums.split(", ")))
+        assert ours.run("SELECT %s FROM %s" % (words, table)) == theirs.run("SELECT %s FROM %s" % (words, table)), table
+
+
+@pytest.mark.long
+def test_clickhouse_reads_what_an_import_writes(real_store):
+    chdb = pytest.importorskip("chdb", reason="no chdb: pip install chdb")
+    for table, sums in SUMS.items():
+        ours = list(generated.duckdb(str(real_store)).run("SELECT %s FROM %s" % (sums, table))[0].values())
+        theirs = chdb.query("SELECT %s FROM file('%s', Parquet)" % (sums, real_store / "v1" / table / "date=*/cluster=*/job=*/*.parquet"), "CSV").bytes().decode()
+        assert next(csv.reader([theirs])) == [str(value) for value in ours], table
 
 
 def test_memory_is_bounded_by_the_disk(made, tmp_path):
@@ -233,6 +289,16 @@ def named(tmp_path):
 
 def test_names_of_hosts(named):
     names_asked(named, engine.DuckDB("2GB", 2))
+
+
+def test_a_backslash_in_the_path_is_said(tmp_path):
+    (tmp_path / "a\\b").mkdir()
+    path = imported(tmp_path / "a\\b", "h")
+    with pytest.raises(StepflameError, match="has a backslash") as error:
+        generated.duckdb(path).run("SELECT * FROM windows")
+    assert "by a link" in str(error.value)
+    (tmp_path / "link").symlink_to(tmp_path / "a\\b")
+    assert len(generated.duckdb(str(tmp_path / "link/store")).run("SELECT * FROM windows")) == 10
 
 
 @pytest.mark.long

@@ -181,9 +181,7 @@ def test_spark_gives_the_same_page(made):
 
 class Browser(web.Browser):
     def open(self, path: Path) -> None:
-        self.call("POST", "/url", {"url": "about:blank"})
-        self.call("POST", "/url", {"url": path.resolve().as_uri()})
-        self.until("return typeof app !== 'undefined' && !!app?.heat?.area")
+        super().open(path, ready="!!app?.heat?.area")
 
 
 @pytest.fixture(scope="module")

@@ -224,11 +224,8 @@ static void test_figures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_users),
-		cmocka_unit_test(test_short),
-		cmocka_unit_test(test_flood),
-		cmocka_unit_test(test_figures),
+		cmocka_unit_test(test_bytes), cmocka_unit_test(test_users),   cmocka_unit_test(test_short),
+		cmocka_unit_test(test_flood), cmocka_unit_test(test_figures),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -180,8 +180,8 @@ class App {
     const {column} = heat.cursor;
     const parts = [element('h2', {}, `${data.nameOf(row)} on ${data.hostOf(row)} at ${data.time(column, true)}`)];
     parts.push(element('p', {className: 'dim'}, this.says(row, column).slice(3).join(' · ')));
-    if (data.seen(row, column)) parts.push(...this.figures(row, column));
     parts.push(...this.opens(row, column));
+    if (data.seen(row, column)) parts.push(...this.figures(row, column));
     byId('details').replaceChildren(...parts);
     byId('details').scrollIntoView({block: 'nearest'});
   }
