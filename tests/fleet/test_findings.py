@@ -179,6 +179,8 @@ def last_is_slow(ranks: int, by: float = 30):
 def test_equal_ranks(tmp_path, ranks):
     said = ask(generated.trained(tmp_path, ranks, the_same))
     assert said["findings"] == said["doubts"] == [] and said["ranks"] == ranks
+    if ranks > 1:  # no line of theirs is known that waits
+        assert "none differs" in report.nothing_found(said) and "of links it is not known" in report.nothing_found(said)
 
 
 @RANKS

@@ -39,7 +39,7 @@ def report(fleet: Fleet, name: str) -> Answer:
         raise no_rows(fleet, name)
     job, processes = one_cluster(jobs, name), fleet.ask("processes")
     lying = fleet.count_odd("windows")
-    said: Answer = {**job, "job": name, "begin": iso(job["first_m"]), "end": iso(job["last_m"] + 1), "findings": [], "twice": []}
+    said: Answer = {**job, "job": name, "begin": iso(job["first_m"]), "end": iso(job["last_m"] + 1), "findings": [], "twice": [], "links_told": True}
     spent = fleet.ask("spend", by=Raw("p.job"))[0]
     said["spent_hours"] = {key: spent[key] for key in SPENT}
     said["hours"], said["with_gpu"] = spent["hours"], spent["with_gpu"] or 0
@@ -62,10 +62,11 @@ def report(fleet: Fleet, name: str) -> Answer:
         said["findings"] = with_recordings(fleet, [finding.as_dict() for finding in findings.find(asked)])
         if not said["findings"] and job["ranks"] > 1:
             in_steps = spent["seen"] - spent["between_steps"]
+            said["links_told"] = job["hosts"] < 2 or fleet.ask("link_places")[0]["places"] > 1
             findings.not_known(asked, pace, spent["stragglers"] / in_steps if in_steps else 0)
         said["doubts"] = list(dict.fromkeys(asked.doubts))
     said["gpu_time_ns"] = {row["name"]: row["ns"] for row in fleet.ask("gpu_time")}
-    said["clocks"] = clocks(fleet)
+    said["clocks"] = clocks(fleet, {(p["host"], p["pid"]) for p in processes} if fleet.scope.uid is not None else None)
     said["hosts_that_lie"] = lying
     said["left_out"] = fleet.left_out()
     return said
@@ -93,14 +94,14 @@ def one_cluster(jobs: list[Row], name: str) -> Row:
     return jobs[0]
 
 
-def clocks(fleet: Fleet) -> dict[str, float] | None:
-    """Seconds by which hosts' clocks are wrong, as the ends of the same steps tell; None where steps have no rows, or too many."""
+def clocks(fleet: Fleet, processes: set[tuple[str, int]] | None) -> dict[str, float] | None:
+    """Of these processes, or of all: seconds by which hosts' clocks are wrong, as the ends of the same steps tell; None where steps have no rows, or too many."""
     files = [] if fleet.remote else glob.glob("%s/%s" % (glob.escape(fleet.root), fleet.scope.pattern("steps")))
     if not files or sum(map(os.path.getsize, files)) > MOST_STEPS_BYTES:
         return None
     from .align import align  # it wants numpy
 
-    found = align(os.path.dirname(fleet.root), fleet.scope)
+    found = align(os.path.dirname(fleet.root), fleet.scope, processes)
     return {host: found.clocks[host] / 1e9 for host in found.disagree}
 
 
@@ -144,7 +145,8 @@ def nothing_found(said: Answer) -> str:
         return "nobody: it has one rank; stepflame report --steps says where its time goes"
     if said["doubts"]:
         return "it is not known; nothing was found, but:"
-    return "no rank, host, link or GPU: none differs from the others by more than %s of a step for %d minutes" % (percent(findings.SHARE), findings.LEAST_MINUTES)
+    told = "no rank, host%s: none differs from the others by more than %s of a step for %d minutes" % (", link or GPU" if said["links_told"] else " or GPU", percent(findings.SHARE), findings.LEAST_MINUTES)
+    return told + ("" if said["links_told"] else "; of links it is not known: all ranks wait in one collective, alike")
 
 
 def chooses(group: Answer, all_of: list[Answer]) -> str:
