@@ -175,4 +175,11 @@ struct rec_gpu_usage {
 	char name[64];
 };
 
+/* A process has used the host's GPU number `device`, as REC_GPU_USAGE numbers it. */
+struct rec_gpu_user {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 device;
+};
+
 #endif

@@ -69,6 +69,7 @@ enum rec_type {
 	REC_AWAITED,       /* user: what a place of the program waits on: wait_records.h */
 	REC_OVERHEAD,      /* user: by how much a recording with --budget slows a process, cumulative by pid */
 	REC_JOB,           /* user: which job a process is of: resource_records.h */
+	REC_GPU_USER,      /* user: a process uses a GPU, by NVML, cumulative */
 	REC__COUNT,
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
-How long DuckDB and Spark take for questions of `stepflame fleet`, on stores that tools/fleet_generate.py made. docs/fleet.md has the figures.
+How long DuckDB and Spark take for questions of `stepflame fleet`, on stores that tools/fleet made. docs/fleet.md has the figures.
 
     tools/bench_fleet.py STORE... [--engine duckdb] [--engine spark] [--master local[2]] [--memory 4GB] [--threads 2]
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Draws the README's pictures of a recording: its first screen, as a terminal shows it, and its flame page.
+"""Draws the pictures of the README, of a recording: its first screen, as a terminal shows it, and its flame page. And the page of a job's ranks.
 
     tools/pictures.py FILE    writes docs/images/screen.png and docs/images/flame.png
+    tools/pictures.py --fleet STORE JOB    writes docs/images/fleet.png
 
 Needs a browser (tools/setup.sh browser) and pngquant.
 """
@@ -25,6 +26,7 @@ import terminal  # noqa: E402
 COLUMNS = 100
 COLOURS = 64
 PAGE_PIXELS = 1200, 760
+FLEET_PIXELS = 1200, 700
 # of an xterm: what the sequences ESC [ N m say
 STYLES = {"0": "", "1": "font-weight:bold", "2": "color:#888", "31": "color:#e05555", "32": "color:#3fb950", "33": "color:#d4a72c", "34": "color:#4a90e2"}
 STYLES |= {"35": "color:#b87fd9", "36": "color:#39b5b5"}
@@ -45,11 +47,11 @@ def screen(recording):
     return SCREEN % "".join(spans)
 
 
-def draw(page, size, out):
+def draw(page, size, out, ready="!!app?.flame?.trees"):
     with tempfile.TemporaryDirectory() as profile:
         shown = browser.Browser(profile, size=(1600, 1000))
         try:
-            shown.open(page)
+            shown.open(page, ready=ready)
             shown.resize(*(size or shown.run(SIZE_OF_SCREEN)))
             shown.screenshot(out)
             subprocess.run(["pngquant", "--force", "--speed", "1", "--output", out, str(COLOURS), out], check=True)
@@ -57,7 +59,17 @@ def draw(page, size, out):
             shown.close()
 
 
+def fleet(store, job, out):
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "fleet.html"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "user/python")}
+        subprocess.run([sys.executable, "-m", "stepflame.fleet", "page", job, "--store", store, "-o", page], check=True, env=environment)
+        draw(page, FLEET_PIXELS, out, "!!app?.heat?.area")
+
+
 def main():
+    if len(sys.argv) == 4 and sys.argv[1] == "--fleet":
+        return fleet(*sys.argv[2:], ROOT / "docs/images/fleet.png")
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     recording = Path(sys.argv[1]).resolve()

@@ -53,10 +53,10 @@ class Browser:
         except urllib.error.HTTPError as error:
             raise RuntimeError(error.read().decode()) from None
 
-    def open(self, path, address=""):
+    def open(self, path, address="", ready="!!app?.flame?.trees"):
         self.call("POST", "/url", {"url": "about:blank"})
         self.call("POST", "/url", {"url": Path(path).resolve().as_uri() + address})
-        self.until("return typeof app !== 'undefined' && !!app?.flame?.trees")
+        self.until("return typeof app !== 'undefined' && " + ready)
 
     def resize(self, *size):
         """Width and height of what shows pages, in CSS pixels; none: as it was."""

@@ -72,10 +72,11 @@ def idle(bench, script=IDLE):
 class Recorded:
     """An idle Python under `record` with the double, or without."""
 
-    def __init__(self, bench, *options, more=(), seconds=None, looks=3, double=True, script=IDLE, auto=True):
-        """Until so many looks, or for so many seconds. more: lines of what the double tells."""
+    def __init__(self, bench, *options, more=(), seconds=None, looks=3, double=True, script=IDLE, auto=True, uses=()):
+        """Until so many looks, or for so many seconds. more: lines of what the double tells; uses: the GPUs
+        that it says the job to use, besides another process."""
         job = idle(bench, script)
-        told = Double(bench.directory, *more)
+        told = Double(bench.directory, *more, *(f"{device} processes 1,{job.pid}" for device in uses))
         self.file = bench.directory / "nvml.rec"
         command = [helpers.STEPFLAME, "record", "-p", job.pid, "-o", self.file, *(("--gpu", "auto") if auto else ()), *options]
         self.record = bench.process(*command, env=told.environment if double else None)
@@ -90,6 +91,8 @@ class Recorded:
         assert self.record.wait() == helpers.OK, self.record.what()
         self.end_seconds = time.monotonic() - began  # clock: likewise
         records = list(recfile.read_records(self.file))
+        self.job_pid = job.pid
+        self.users = [(row.pid, row.device) for kind, row in records if kind == "GPU_USER"]
         self.rows = [self.usage(row) for kind, row in records if kind == "GPU_USAGE"]
         self.notes = [recfile.text_of(row) for kind, row in records if kind == "NOTE"]
         self.looks = told.looks
@@ -129,6 +132,13 @@ def test_usage(bench):
     # Each look from then on, of all.
     assert all(sorted(devices) == [0, 1, 2] for devices in looks.values()), looks
     assert sorted(looks) == list(range(min(looks), max(looks) + 1)), looks
+
+
+def test_which_gpus_a_process_uses(bench):
+    """As NVML lists its processes, those of the recording, each once."""
+    found = Recorded(bench, uses=(0, 2))
+    assert sorted(found.users) == [(found.job_pid, 0), (found.job_pid, 2)]
+    assert not Recorded(bench).users
 
 
 def test_off(bench):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Fixtures of the tests of `stepflame fleet`: stores that tools/fleet_generate.py fills, made once for all tests that only ask them."""
+"""Fixtures of the tests of `stepflame fleet`: stores that tools/fleet fills, made once for all tests that only ask them."""
 
 import sys
 from pathlib import Path

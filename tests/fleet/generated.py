@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import fleet_generate
+import fleet.generate
 import pyarrow as pa
 import pyarrow.parquet as pq
 from stepflame.fleet import engine, schema, store
@@ -33,9 +33,9 @@ ELSEWHERE = {
 
 def generate(store: Path, *options: str) -> Path:
     if "--workers" in options:  # a process of its own, for it forks
-        subprocess.run([sys.executable, ROOT / "tools/fleet_generate.py", store, *options], check=True, capture_output=True)
+        subprocess.run([sys.executable, ROOT / "tools/fleet", store, *options], check=True, capture_output=True)
     else:
-        fleet_generate.main([str(store), "--workers", "1", *options])
+        fleet.generate.main([str(store), "--workers", "1", *options])
     return store
 
 

@@ -135,6 +135,8 @@ def test_only_the_asked_part_is_aligned(store, tmp_path):
     first = 29893560  # 2026-11-02 10:00
     part = align(store, Scope(job="train", since=first + 8, until=first + 10, hosts=("node-00000", "node-00001")))
     assert len(part.ranks) == 16 and all(800 < rank.steps < 1300 for rank in part.ranks)
+    its = {(rank.host, rank.pid) for rank in part.ranks if rank.rank in (3, 5, 11)}
+    assert {(rank.host, rank.pid) for rank in align(store, TRAIN, its).ranks} == its and len(its) == 3
 
 
 def test_each_second_step_alone(store, tmp_path):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 import shutil
@@ -10,7 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import generated
+import helpers
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
 import pytest
+from stepflame.errors import StepflameError
 from stepflame.fleet import engine, report, store
 
 ALONE = {"ranks": [70], "hosts": ["node-00008"], "minutes": [29893575, 29893576, 29893577]}
@@ -24,10 +30,11 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "places": BESIDE,
     "stacks": BESIDE,
     "steps_of": BESIDE,
-    "ops": {"limit": 1000},
+    "ops": {"limit": 1000, "twice": engine.Raw("('', '', '', 0, 0)"), "since_us": engine.Raw("0")},
+    "recordings": {"all": True, "hosts": (), "most": 3},
     "spend": {"by": engine.Raw("p.job")},
 }
-MAY_BE_EMPTY = {"twice"}
+MAY_BE_EMPTY = {"twice", "recordings", "ops_spans"}
 
 
 @pytest.fixture(scope="session")
@@ -111,6 +118,56 @@ def test_clickhouse_reads_the_same_files(made):
     assert theirs == "".join('"%s",%d\n' % (row["host"], row["ns"]) for row in ours)
 
 
+SUMS = {
+    "windows": "count(*), sum(seen_ns), sum(step_ns), sum(comm_ns), sum(oncpu_ns)",
+    "steps": "count(*), sum(duration_ns), sum(wait_collective_ns), max(step), sum(gc_ns)",
+    "samples": "count(*), sum(n), sum(weight_ns), min(stack), max(stack)",
+    "waits": "count(*), sum(ns), min(place)",
+    "recordings": "count(*), sum(bytes), max(machine)",
+}
+
+
+@pytest.fixture(scope="module")
+def real_store(tmp_path_factory):
+    """What an import writes, of real jobs: its encodings are others than the generator's."""
+    folder = tmp_path_factory.mktemp("real")
+    counts = store.Import(folder, "c", str(helpers.STEPFLAME)).run([generated.ROOT / "tests/data/recordings" / (name + ".rec") for name in ("ddp0", "ddp1", "fit", "loaders")])
+    assert counts.recordings == 4
+    return folder
+
+
+def sums_of(found: pa.Table, words: str) -> list[Any]:
+    how = {"sum": pa.compute.sum, "min": pa.compute.min, "max": pa.compute.max}
+    return [found.num_rows if word == "count(*)" else how[word[:3]](found.column(word[4:-1])).as_py() for word in words.split(", ")]
+
+
+@pytest.mark.parametrize("table", SUMS)
+def test_duckdb_and_polars_read_what_an_import_writes(real_store, table):
+    import polars
+
+    files = sorted(str(path) for path in (real_store / "v1" / table).rglob("*.parquet"))
+    theirs = sums_of(pa.concat_tables([pq.ParquetFile(file).read() for file in files]), SUMS[table])
+    assert theirs[0] > 3 and list(generated.duckdb(str(real_store)).run("SELECT %s FROM %s" % (SUMS[table], table))[0].values()) == theirs
+    assert sums_of(polars.read_parquet(files).to_arrow(), SUMS[table]) == theirs
+
+
+@pytest.mark.long
+def test_spark_reads_what_an_import_writes(real_store, spark):
+    ours, theirs = (engine.Fleet(str(real_store), e, engine.Scope()) for e in (engine.DuckDB("2GB", 2), spark))
+    for table, sums in SUMS.items():
+        words = ", ".join("%s AS c%d" % (word, i) for i, word in enumerate(sums.split(", ")))
+        assert ours.run("SELECT %s FROM %s" % (words, table)) == theirs.run("SELECT %s FROM %s" % (words, table)), table
+
+
+@pytest.mark.long
+def test_clickhouse_reads_what_an_import_writes(real_store):
+    chdb = pytest.importorskip("chdb", reason="no chdb: pip install chdb")
+    for table, sums in SUMS.items():
+        ours = list(generated.duckdb(str(real_store)).run("SELECT %s FROM %s" % (sums, table))[0].values())
+        theirs = chdb.query("SELECT %s FROM file('%s', Parquet)" % (sums, real_store / "v1" / table / "date=*/cluster=*/job=*/*.parquet"), "CSV").bytes().decode()
+        assert next(csv.reader([theirs])) == [str(value) for value in ours], table
+
+
 def test_memory_is_bounded_by_the_disk(made, tmp_path):
     """A query that wants more than it may have uses the disk, and its answer is the same."""
     store = made.all_of(generated.PLANTS)
@@ -160,6 +217,40 @@ def test_hours_are_of_the_user_of_that_job(tmp_path, other):
         assert sorted(row["uid"] for row in generated.duckdb(path).ask("processes")) == [1000, 2000]
 
 
+OVERLAPS = (
+    # since, until of recordings of one process; those of them that count
+    ([(0, 10), (5, 30), (30, 40)], [1, 2]),
+    ([(0, 10), (9, 12), (11, 30)], [0, 2]),
+    ([(0, 10), (10, 20)], [0, 1]),
+    ([(0, 10), (0, 20)], [1]),
+)
+
+
+def counted_twice(folder: Path, its_engine: engine.Engine) -> None:
+    """Two recordings of a process at one time count once; those of another process, or another job's, all."""
+    for number, (spans, counts) in enumerate(OVERLAPS):
+        rows = []
+        for job, pid, its in (("j", 5, spans), ("j", 6, spans[:1]), ("it's", 5, spans[:1])):
+            rows += [{"job": job, "host": "h", "pid": pid, "since": (BEGAN + 60 * a) * 10**6 + 7, "until": (BEGAN + 60 * b) * 10**6, "kind": "op", "name": "mm", "n": 10**i, "self_ns": 1, "action": action}
+                     for i, (a, b) in enumerate(its) for action in ("a", "b")]  # fmt: skip
+        where = folder / str(number)
+        where.mkdir()
+        store.Import(where / "store", "c", generated.program(where)).run([generated.recording(where, "r", {"ops": generated.as_exported(rows, "ops")})])
+        said = report.ops(engine.Fleet(str(where / "store"), its_engine, engine.Scope()), 5)
+        same_since = len({a for a, _ in spans}) < len(spans)  # then the later count has the earlier in it
+        assert [row["n"] for row in said["ops"]] == [2 * (sum(10**i for i in counts) + 2)], spans
+        assert len(said["overlapping"]) == (0 if same_since else len(spans) - len(counts)) == len(said["left_out"]), spans
+
+
+def test_operators_count_once(tmp_path):
+    counted_twice(tmp_path, engine.DuckDB("2GB", 2))
+
+
+@pytest.mark.long
+def test_operators_count_once_in_spark(tmp_path, spark):
+    counted_twice(tmp_path, spark)
+
+
 def test_each_table_can_be_asked_of_one_user(tmp_path):
     path = imported(tmp_path, "h")
     for table in ("windows", "actions", "ops", "gpu", "ranks"):
@@ -198,6 +289,16 @@ def named(tmp_path):
 
 def test_names_of_hosts(named):
     names_asked(named, engine.DuckDB("2GB", 2))
+
+
+def test_a_backslash_in_the_path_is_said(tmp_path):
+    (tmp_path / "a\\b").mkdir()
+    path = imported(tmp_path / "a\\b", "h")
+    with pytest.raises(StepflameError, match="has a backslash") as error:
+        generated.duckdb(path).run("SELECT * FROM windows")
+    assert "by a link" in str(error.value)
+    (tmp_path / "link").symlink_to(tmp_path / "a\\b")
+    assert len(generated.duckdb(str(tmp_path / "link/store")).run("SELECT * FROM windows")) == 10
 
 
 @pytest.mark.long

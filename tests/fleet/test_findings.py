@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import generated
@@ -178,6 +179,8 @@ def last_is_slow(ranks: int, by: float = 30):
 def test_equal_ranks(tmp_path, ranks):
     said = ask(generated.trained(tmp_path, ranks, the_same))
     assert said["findings"] == said["doubts"] == [] and said["ranks"] == ranks
+    if ranks > 1:  # no line of theirs is known that waits
+        assert "none differs" in report.nothing_found(said) and "of links it is not known" in report.nothing_found(said)
 
 
 @RANKS
@@ -333,3 +336,18 @@ def test_twins_that_nothing_tells_apart(tmp_path):
     assert len(said["twice"]) == 1
     text = " ".join(report.report_text(said).split())
     assert "give each job a name of its own" in text and "--host" not in text
+
+
+def test_a_finding_names_its_recordings_and_the_gpus_are_told(tmp_path):
+    at = {"job": "train", "since": generated.BEGIN * 60_000_000, "until": (generated.BEGIN + 20) * 60_000_000}
+    ranks = [{**at, "host": "node-%d" % rank, "pid": 100 + rank, "rank": rank} for rank in range(4)]
+    gpu = [{**ranks[2], "kind": "time", "name": name, "ns": ns} for name, ns in (("compute", 6), ("idle_host", 3), ("copy", 1), ("idle_data", 0))]
+    tables = {"ranks": ranks, "gpu": [*gpu, {**ranks[2], "kind": "kernel", "name": "gemm", "n": 1, "ns": 6}]}
+    path = generated.trained(tmp_path, 4, lambda rank, m: 130 if rank == 2 else 100, tables=tables)
+    fleet = generated.duckdb(path, job="train")
+    said = report.report(fleet, "train")
+    file = next(tmp_path.glob("*.rec"))
+    assert [(row["path"], row["pid"], row["machine"]) for row in said["findings"][0]["recordings"]] == [(str(file), 102, os.uname().nodename)]
+    text = " ".join(report.report_text(said).split())
+    assert "recorded in %s on %s (process 102)" % (file, os.uname().nodename) in text
+    assert "GPUs in the windows of CUPTI: compute 60 %, idle since the CPU asked late 30 %, copies 10 %" in text

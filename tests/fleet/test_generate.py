@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""tools/fleet_generate.py: its tables are as the program's, its ranks wait for one another, and what it plants is there, and nowhere else."""
+"""tools/fleet: its tables are as the program's, its ranks wait for one another, and what it plants is there, and nowhere else."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import duckdb
-import fleet_recorded
-import fleet_schema
+import fleet.recorded
+import fleet.schema
 import generated
 import helpers
 import numpy as np
@@ -19,7 +19,7 @@ import pytest
 from stepflame.fleet import schema
 
 RECORDINGS = generated.ROOT / "tests/data/recordings"
-TOOL = generated.ROOT / "tools/fleet_generate.py"
+TOOL = generated.ROOT / "tools/fleet"
 PHASES = "+".join(f"{phase}_ns" for phase in schema.PHASES)
 OWN = "(step_ns - comm_ns) / steps"
 
@@ -51,10 +51,10 @@ def exported(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("table", schema.TABLES)
+@pytest.mark.parametrize("table", schema.EXPORTED)
 def test_columns_are_the_programs(exported, table):
     theirs = pa.ipc.open_file(exported / f"{table}.arrow").schema
-    ours = fleet_schema.schema(table)
+    ours = fleet.schema.schema(table)
 
     def plain_type(kind):
         return plain_type(kind.value_type) if pa.types.is_dictionary(kind) else pa.list_(plain_type(kind.value_type)) if pa.types.is_list(kind) else kind
@@ -162,9 +162,9 @@ def test_hours_go_on(tmp_path):
 def test_from_a_recording(tmp_path, monkeypatch, name):
     """Actions, waits, stacks, kernels and the shares of phases are those of the recorded job."""
     recording = RECORDINGS / f"{name}.rec"
-    monkeypatch.setattr(fleet_recorded, "PROGRAM", helpers.STEPFLAME)
+    monkeypatch.setattr(fleet.recorded, "PROGRAM", helpers.STEPFLAME)
     generated.generate(tmp_path, "--ranks", "16", "--hours", "0.1", "--steps", "none", "--checkpoints", "0", "--from", str(recording))
-    real = fleet_recorded.tables(recording)
+    real = fleet.recorded.tables(recording)
     store = str(tmp_path)
 
     def column(table, *names):

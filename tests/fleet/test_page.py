@@ -181,9 +181,7 @@ def test_spark_gives_the_same_page(made):
 
 class Browser(web.Browser):
     def open(self, path: Path) -> None:
-        self.call("POST", "/url", {"url": "about:blank"})
-        self.call("POST", "/url", {"url": path.resolve().as_uri()})
-        self.until("return typeof app !== 'undefined' && !!app?.heat?.area")
+        super().open(path, ready="!!app?.heat?.area")
 
 
 @pytest.fixture(scope="module")
@@ -313,33 +311,50 @@ def test_texts_of_others_stay_texts(opened, made, tmp_path):
     assert HOSTILE[:30] in text(shown, "#details") and "\\u202e\\x1b" in text(shown, "#details") and "\u202e" not in text(shown, "body")
 
 
+def known_recordings(store: Path, job: str, rows: list[dict[str, object]]) -> None:
+    """Writes what an import knows of recordings. Times: minutes since 10:00, the job's beginning."""
+    folder = store / ("v1/recordings/date=2026-11-02/cluster=c1/job=" + job)
+    folder.mkdir(parents=True, exist_ok=True)
+    begin = 1793613600
+    blank = {"host": "node-00002", "rank": 20, "machine": "node-00002", "bytes": 1, "modified": 0}
+    made = [{**blank, **row, **{key: (begin + 60 * row[key]) * 10**6 for key in ("since", "until")}} for row in rows]
+    pq.write_table(pa.Table.from_pylist(made, schema.TABLES["recordings"].schema), folder / "node-00002-10.parquet")
+
+
 def test_recordings_that_are_known(opened, made, tmp_path):
-    """What was imported on a host is named, where it can have the time in question."""
+    """Each that has the rank in that minute, of whatever machine; of a ring what it had the last time."""
     shutil.copytree(with_plants(made), tmp_path / "store")
-    done = tmp_path / "store/v1/.import/node-00002.json"
-    done.parent.mkdir()
-    names = ["/var/lib/stepflame/events/20261102-102130-train-slow.rec", "/var/lib/stepflame/events/20261102-182130-train-slow.rec", "/tmp/it's-train.rec"]
-    done.write_text(json.dumps({name + "\nc1": [1, 2, 3] for name in names}))
+    head = page_head(tmp_path)
+    pid = head["pids"][head["ranks"].index(20)]
+    known_recordings(tmp_path / "store", "train", [
+        {"pid": pid, "path": "/tmp/it's.rec", "since": 19, "until": 21},
+        {"pid": pid, "path": "/srv/all.rec", "machine": "archive", "since": 0, "until": 50},
+        {"pid": pid, "path": "/tmp/later.rec", "since": 30, "until": 40},
+        {"pid": pid + 1, "rank": 21, "path": "/tmp/other-rank.rec", "since": 0, "until": 50},
+        {"pid": pid, "path": "/w/ring.rec", "since": 10, "until": 25, "modified": 10},
+        {"pid": pid, "path": "/w/ring.rec", "since": 25, "until": 40, "modified": 20},
+    ])  # fmt: skip
     page.write(generated.duckdb(str(tmp_path / "store"), job="train"), "train", tmp_path / "x.html")
     shown = opened(tmp_path / "x.html")
     here = point(shown, 20, 20)
     shown.drag(here, here)
-    head = unpacked(tmp_path / "x.html")[0]
-    pid = head["pids"][head["ranks"].index(20)]
-    assert shown.run("return [...document.querySelectorAll('#details code')].map((code) => code.innerText)") == [
-        f"stepflame flame '/tmp/it'\\''s-train.rec' -p {pid}", f"stepflame flame {names[0]} -p {pid}",
+    assert shown.run("return [...document.querySelectorAll('#details p:has(code)')].map((one) => one.innerText)") == [
+        f"archive: stepflame flame /srv/all.rec -p {pid}", f"node-00002: stepflame flame '/tmp/it'\\''s.rec' -p {pid}",
     ]  # fmt: skip
+
+
+def page_head(folder: Path) -> dict:
+    page.write(generated.duckdb(str(folder / "store"), job="train"), "train", folder / "head.html")
+    return unpacked(folder / "head.html")[0]
 
 
 def test_recordings_of_other_jobs_are_not_in_the_page(made, tmp_path):
     shutil.copytree(with_plants(made), tmp_path / "store")
-    done = tmp_path / "store/v1/.import/node-00002.json"
-    done.parent.mkdir()
-    its = ["/e/20261102-102130-train-slow.rec\nc1", "/s/ring.rec\nc1", "/home/train-7.rec\nc1"]
-    others = ["/e/20261102-102130-train-b-slow.rec\nc1", "/home/secret.rec\nc1", "/e/20261102-102130-train-slow.rec\nc2"]
-    done.write_text(json.dumps(dict.fromkeys(its + others, [1, 2, 3])))
-    page.write(generated.duckdb(str(tmp_path / "store"), job="train"), "train", tmp_path / "x.html")
-    assert unpacked(tmp_path / "x.html")[0]["recordings"] == {"node-00002": sorted(name.partition("\n")[0] for name in its)}
+    for job in ("train", "other"):
+        known_recordings(tmp_path / "store", job, [{"pid": 1, "path": "/%s.rec" % job, "since": 0, "until": 5}])
+    row = page_head(tmp_path)["ranks"].index(20)
+    first = 1793613600 // 60
+    assert page_head(tmp_path)["recordings"] == {"texts": ["node-00002", "/train.rec"], "rows": [[row], [1], [0], [1], [first], [first + 5]]}
 
 
 def test_schema_has_all_phases(written):

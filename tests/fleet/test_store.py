@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def minutes(seen_s: dict[int, float], pid: int = 7, mark: int = 1, host: str = "
     for minute, seen in seen_s.items():
         at = {**key, "minute": HOUR + minute * MINUTE}
         rows["windows"].append({**at, "seen_ns": int(seen * 1e9), "steps": 2, "step_ns": 2 * mark, "forward_ns": 2 * mark, "longest_ns": mark})
-        rows["steps"] += [{**at, "start": HOUR + minute * MINUTE + i, "step": i, "duration_ns": mark, "forward_ns": mark} for i in range(2)]
+        rows["steps"] += [{**at, "start": HOUR + minute * MINUTE + i, "step": i, "duration_ns": mark * store.TICK, "forward_ns": mark * store.TICK} for i in range(2)]
         rows["waits"].append({**at, "phase": "data", "cause": "poll", "place": "a.py:1 f", "ns": mark})
         rows["samples"].append({**at, "phase": "data", "main": True, "stack": mark, "n": 1, "weight_ns": mark})
     rows["stacks"].append({"stack": mark, "frames": ["a.py:1 main", "a.py:%d f" % mark]})
@@ -70,7 +71,7 @@ def marks(bench: Bench, table: str) -> dict[int, set[int]]:
     column = {"windows": "longest_ns", "steps": "duration_ns", "waits": "ns", "samples": "weight_ns"}[table]
     found: dict[int, set[int]] = {}
     for row in bench.rows(table):
-        found.setdefault((int(row["minute"].timestamp() * 1e6) - HOUR) // MINUTE, set()).add(row[column])
+        found.setdefault((int(row["minute"].timestamp() * 1e6) - HOUR) // MINUTE, set()).add(row[column] // (store.TICK if table == "steps" else 1))
     return found
 
 
@@ -80,7 +81,7 @@ def test_layout(bench):
     assert counts.recordings == 1 and not counts.left_out and len(counts.minutes) == 3
     files = sorted(str(path.relative_to(bench.store / "v1")) for path in (bench.store / "v1").rglob("*.parquet"))
     two = ["%s/date=2026-11-01/cluster=c/job=my_job/a_b-%d.parquet" % (table, hour) for table in ("samples", "stacks", "steps", "waits", "windows") for hour in (10, 11)]
-    one = ["%s/date=2026-11-01/cluster=c/job=my_job/a_b-11.parquet" % table for table in ("actions", "ranks")]
+    one = ["%s/date=2026-11-01/cluster=c/job=my_job/a_b-11.parquet" % table for table in ("actions", "ranks", "recordings")]
     assert files == sorted(one + two)
     rows = bench.rows("steps", "my_job", "a_b-10")
     assert len(rows) == 4 and set(rows[0]) == set(schema.TABLES["steps"].schema.names) and rows[0]["host"] == "a/b"
@@ -106,6 +107,31 @@ def test_who_saw_more_of_a_minute_wins_with_all_its_rows(bench, order):
     assert [row["stack"] for row in bench.rows("stacks")] == [1, 2]
 
 
+def test_documented():
+    """docs/tables.md names each column of the table that only a store has, and no other."""
+    section = (generated.ROOT / "docs/tables.md").read_text().partition("\n## `recordings`\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", section, re.M)
+    assert ["host", "pid", "rank", *re.findall(r"`(\w+)`", " ".join(cells))] == schema.TABLES["recordings"].schema.names
+
+
+def test_rows_say_of_which_recording_they_are(bench):
+    """A file by the place where it was read, its size and time; of a ring, which loses its beginning, what it has now."""
+    ring, event = (bench.recording(minutes(seen, since=HOUR + begin * MINUTE)) for begin, seen in ((0, {0: 60, 1: 60}), (1, {1: 60})))
+    bench.bring(ring, event)
+    status = ring.stat()
+    rows = {row["path"]: row for row in bench.rows("recordings")}
+    assert set(rows) == {str(ring), str(event)} and len(bench.rows("recordings")) == 2
+    row = rows[str(ring)]
+    assert (row["host"], row["pid"], row["rank"], row["machine"], row["bytes"]) == ("h1", 7, 0, os.uname().nodename, status.st_size)
+    assert [int(row[key].timestamp() * 1e6) for key in ("since", "until", "modified")] == [HOUR, HOUR + 2 * MINUTE - 1, status.st_mtime_ns // 1000]
+    later = bench.recording(minutes({1: 60, 2: 60}, since=HOUR + MINUTE))
+    os.replace(later, ring)
+    bench.bring(ring)
+    asked = generated.duckdb(str(bench.store)).ask("recordings", all=True, hosts=(), most=10)
+    assert [(row["path"], (int(row["since"].timestamp() * 1e6) - HOUR) // MINUTE) for row in asked] == [(str(ring), 1), (str(event), 1)]
+    assert generated.duckdb(str(bench.store)).ask("recordings", all=False, hosts=("other",), most=10) == []
+
+
 @pytest.mark.parametrize("other, n", (({"rank": 1}, 2), ({"rank": None}, 0), ({"host": "h.1"}, 0), ({"host": "h/1"}, 2)))
 def test_another_process_with_that_host_and_pid(bench, other, n):
     """Two machines of one name, or of names that make one file: what is not kept is said."""
@@ -123,7 +149,7 @@ def test_a_recording_that_grows(bench):
 
 def test_files_that_several_recordings_wrote_count_once(bench):
     counts = bench.bring(*(bench.recording(minutes({i: 60}, mark=i)) for i in (1, 2)))
-    assert counts.recordings == 2 and counts.files == len(list(bench.store.rglob("*.parquet"))) == 7
+    assert counts.recordings == 2 and counts.files == len(list(bench.store.rglob("*.parquet"))) == 8
 
 
 def test_what_adds_up_is_replaced_by_the_later(bench):
@@ -144,12 +170,36 @@ def test_sums_are_those_of_the_recording(bench, made):
         assert found.num_rows == tables[name].num_rows > 0
         for column in found.column_names:
             if pa.types.is_integer(found.schema.field(column).type) and column != "stack":
-                assert pa.compute.sum(found.column(column)) == pa.compute.sum(tables[name].column(column)), (name, column)
+                sums = [pa.compute.sum(of.column(column)).as_py() or 0 for of in (found, tables[name])]
+                ticks = name == "steps" and column.endswith("_ns")
+                assert abs(sums[0] - sums[1]) <= (store.TICK * found.num_rows if ticks else 0), (name, column)
+
+
+def test_steps_are_rounded_and_add_up():
+    """Each part is less than a tick off, each step half of one; parts that are not known stay so."""
+    phases, waits = schema.PHASE_COLUMNS.split(), ["oncpu_ns", *schema.WAIT_COLUMNS.replace("?", "").split()]
+    rng, rows = random.Random(5), []
+    for number in range(400):
+        row = {"step": number, **{phase: rng.choice((0, rng.randrange(3000), rng.randrange(10**9), 10**12)) for phase in phases}}
+        row["duration_ns"], left = sum(row[phase] for phase in phases), sum(row[phase] for phase in phases)
+        if number % 3:
+            for wait in waits:
+                row[wait] = left if wait == waits[-1] else rng.randrange(left + 1) if rng.random() < 0.5 else 0
+                left -= row[wait]
+        rows.append(row)
+    before = pa.Table.from_pylist([{**{f.name: None if f.nullable else "" if f.type == pa.utf8() else 0 for f in schema.TABLES["steps"].schema}, **row} for row in rows], schema.TABLES["steps"].schema)
+    after = store.in_ticks(before)
+    assert after.schema == before.schema and store.in_ticks(after).equals(after)
+    for old, new in zip(before.to_pylist(), after.to_pylist()):
+        assert sum(new[phase] for phase in phases) == new["duration_ns"] and abs(new["duration_ns"] - old["duration_ns"]) <= store.TICK / 2
+        assert all((old[name] is None) == (new[name] is None) for name in waits) and (new["oncpu_ns"] is None or sum(new[wait] for wait in waits) == new["duration_ns"])
+        for name in [*phases, *waits]:
+            assert old[name] is None or new[name] >= 0 and new[name] % store.TICK == 0 and abs(new[name] - old[name]) < store.TICK
 
 
 def test_without_steps(bench):
     store.Import(bench.store, "c", bench.program, steps=False).run([bench.recording(minutes({0: 60}))])
-    assert sorted(path.name for path in (bench.store / "v1").iterdir() if path.name[0] != ".") == ["actions", "ranks", "samples", "stacks", "waits", "windows"]
+    assert sorted(path.name for path in (bench.store / "v1").iterdir() if path.name[0] != ".") == ["actions", "ranks", "recordings", "samples", "stacks", "waits", "windows"]
 
 
 def test_steps_after_none(bench):
@@ -293,10 +343,10 @@ def test_only_exports_that_nobody_works_on_are_removed(bench, monkeypatch):
         folder.mkdir()
     (left / "steps.arrow").write_text("")
 
-    def export(folder):
+    def export(folder, *of):
         store.remove_left_exports()
         assert not left.exists() and new.exists()
-        return real(folder)
+        return real(folder, *of)
 
     monkeypatch.setattr(store, "Export", export)
     counts = bench.bring(bench.recording(minutes({0: 60})))
@@ -310,7 +360,7 @@ def test_only_exports_that_nobody_works_on_are_removed(bench, monkeypatch):
 def test_names_that_engines_skip(bench, host):
     bench.bring(bench.recording(minutes({0: 60}, host=host)))
     files = list(bench.store.rglob("*.parquet"))
-    assert len(files) == 7 and all(file.name[0].isalnum() for file in files)
+    assert len(files) == 8 and all(file.name[0].isalnum() for file in files)
     assert generated.duckdb(str(bench.store)).run("SELECT host FROM windows") == [{"host": host}]
 
 
@@ -391,6 +441,7 @@ def test_a_recording_of_a_real_job(tmp_path, name):
     assert found["steps"] == rows["steps"] == len(steps) > 0
     for key in ("step_ns", "data", "comm", "optimizer"):
         said = sum(step["duration_s"] if key == "step_ns" else step["phases"].get(key, 0) for step in steps)
-        assert found[key] == rows[key] == pytest.approx(said * 1e9, abs=len(steps))
-    assert fleet.run("SELECT sum(ns) AS ns FROM waits WHERE cause = 'collective'")[0]["ns"] == fleet.run("SELECT nullif(sum(wait_collective_ns), 0) AS ns FROM steps")[0]["ns"]
+        assert found[key] == pytest.approx(said * 1e9, abs=len(steps)) and abs(found[key] - rows[key]) <= store.TICK * len(steps)
+    waits = [fleet.run(query)[0]["ns"] or 0 for query in ("SELECT sum(ns) AS ns FROM waits WHERE cause = 'collective'", "SELECT sum(wait_collective_ns) AS ns FROM steps")]
+    assert abs(waits[0] - waits[1]) <= store.TICK * len(steps)
     assert fleet.count_odd("windows") == fleet.count_odd("steps") == fleet.count_odd("waits") == fleet.count_odd("samples") == fleet.count_odd("actions") == fleet.count_odd("ranks") == []

@@ -163,6 +163,38 @@ def test_readers(tmp_path):
     assert frame["steps"].sum() == len(tables["steps"])
 
 
+IDLE = {"idle_" + why: why for why in ("host", "data", "launch", "other")}
+
+
+def test_gpu_time(tmp_path):
+    """What a GPU was busy with and idle for, as the report says it of the whole recording."""
+    path = recordings.path("gpu_cupti")
+    times = Counter()
+    for row in rows(tables_of(path, tmp_path / "out")["gpu"]):
+        if row["kind"] == "time":
+            times[row["pid"], row["device"], row["name"]] += row["ns"]
+    said = Counter()
+    for gpu in (gpu for process in report(path, "--gpu")["processes"] for gpu in process["gpus"]):
+        key = gpu["pid"], gpu["device"]
+        said[*key, "compute"] = ns(gpu["compute_us"] / 1e6)
+        said[*key, "communication"] = ns((gpu["comm_us"] - gpu["overlap_us"]) / 1e6)
+        said[*key, "copy"] = ns((gpu["busy_us"] - gpu["kernel_us"]) / 1e6)
+        said.update({(*key, name): ns(gpu["idle_us"][why] / 1e6) for name, why in IDLE.items()})
+        assert sum(value for (pid, device, _), value in times.items() if (pid, device) == key) == pytest.approx(1000 * gpu["watched_us"], abs=10)
+    assert set(times) == set(+said) and all(abs(times[key] - value) <= 2 for key, value in said.items())
+
+
+@pytest.mark.parametrize("gpus, users, mhz", [(1, {}, {7: 1000, 8: 1000}), (2, {7: [0], 8: [1]}, {7: 1000, 8: 1100}), (2, {7: [0, 1]}, {7: 1050, 8: None}), (2, {}, {7: None, 8: None})])
+def test_readings_are_of_the_gpus_that_a_process_uses(tmp_path, gpus, users, mhz):
+    path, second = tmp_path / "gpus.rec", 10**9
+    records = [rec.host(), rec.window(1, 20 * second), *(rec.target(pid, rank=pid - 7) for pid in (7, 8))]
+    records += [rec.gpu_usage(gpu, t * second, 0, 0, (50, 0, 1, 1, 1000 + 100 * gpu)) for t in range(1, 19) for gpu in range(gpus)]
+    records += [rec.record("GPU_USER", pid=pid, device=gpu) for pid, its in users.items() for gpu in its]
+    path.write_bytes(rec.recording(records))
+    found = {row["pid"]: row["gpu_mhz"] for row in rows(tables_of(path, tmp_path / "out")["windows"])}
+    assert found == mhz
+
+
 def test_minutes(tmp_path):
     """Steps of three minutes, in more than one batch, each in the minute of the clock in which it ended."""
     path = tmp_path / "long.rec"
@@ -190,6 +222,7 @@ def test_documented(tmp_path):
         table = tables[name]
         key = [] if name == "stacks" else ["job", "host", "pid", "rank"]
         assert key + documented == table.column_names, name
+    assert set(re.findall(r"^## `(\w+)`", text, re.M)) == {*TABLES, "recordings"}
 
 
 CONTAINER = "0123456789ab"

@@ -14,9 +14,17 @@
 
 static struct rec_gpu_usage told;
 static int told_cnt;
+static struct rec_gpu_user told_users[8];
+static size_t told_user_cnt;
 
 int emit_told(struct session *s, const struct rec_hdr *record)
 {
+	if (record->type == REC_GPU_USER) {
+		assert_int_equal(record->size, sizeof(*told_users));
+		assert_true(told_user_cnt < sizeof(told_users) / sizeof(*told_users));
+		told_users[told_user_cnt++] = *(const struct rec_gpu_user *)record;
+		return 0;
+	}
 	assert_int_equal(record->type, REC_GPU_USAGE);
 	assert_int_equal(record->size, sizeof(told));
 	memcpy(&told, record, record->size);
@@ -74,6 +82,37 @@ static void test_bytes(void **state)
 		tend(s);
 	}
 	assert_int_equal(told_cnt, 2001);
+	end_session(s, other);
+}
+
+/* A process of the recording is said to use a GPU, once; others are not; nor any where pids are not those of NVML. */
+static void test_users(void **state)
+{
+	struct usage_message m = {.usage.device = 3, .users = {41, 42, 42}, .user_cnt = 3};
+	struct target target = {.process.pid = 42}, *targets[] = {&target};
+	struct used_gpus used = {0};
+	int other;
+	struct session *s = session_with(&other);
+	static const struct {
+		uint32_t device, level;
+		size_t cnt;
+	} cases[] = {{3, 1, 0}, {DEVICES_MAX, 0, 0}, {3, 0, 1}, {3, 0, 1}, {DEVICES_MAX - 1, 0, 2}};
+
+	target.state[SOURCE_NVML] = &used;
+	s->targets = targets;
+	s->target_cnt = 1;
+	told_user_cnt = 0;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		m.usage.device = cases[i].device;
+		s->selftest.pid_level = cases[i].level;
+		assert_int_equal(send(other, &m, sizeof(m), 0), sizeof(m));
+		tend(s);
+		assert_int_equal(told_user_cnt, cases[i].cnt);
+	}
+	assert_int_equal(told_users[0].pid, 42);
+	assert_int_equal(told_users[0].device, 3);
+	assert_int_equal(told_users[1].device, DEVICES_MAX - 1);
+	s->target_cnt = 0;
 	end_session(s, other);
 }
 
@@ -185,10 +224,8 @@ static void test_figures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_short),
-		cmocka_unit_test(test_flood),
-		cmocka_unit_test(test_figures),
+		cmocka_unit_test(test_bytes), cmocka_unit_test(test_users),   cmocka_unit_test(test_short),
+		cmocka_unit_test(test_flood), cmocka_unit_test(test_figures),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,12 +51,6 @@ static void put_meeting(const struct rec_job *known, const char *host, bool far,
 		snprintf(job, size, "%s-%s", own ? host : address, port);
 }
 
-/* Each rank of a job may be in a container of its own. */
-static bool is_container(const char *name)
-{
-	return strspn(name, "0123456789abcdef") == 12 && !name[12];
-}
-
 /*
  * The process that has started a rank and others of the same job: of those without a name, each has another rank. The rank's own: it has started
  * one alone, or ranks of several jobs.
@@ -86,7 +80,8 @@ static void find_key(struct job *job, const struct rec_target *target, struct ta
 	snprintf(key->host, sizeof(key->host), "%.64s", other ?: job__host(job)->hostname);
 	if (known)
 		snprintf(key->job, sizeof(key->job), "%.64s", known->name);
-	if (known && (!key->job[0] || is_container(key->job)))
+	/* each rank of a job may be in a container of its own */
+	if (known && (!key->job[0] || known->launcher == LAUNCHER_CONTAINER))
 		put_meeting(known, key->host, key->job[0], key->job, sizeof(key->job));
 	if (!key->job[0])
 		snprintf(key->job, sizeof(key->job), "%s-pid-%u", key->host, REC_PID(starter_of(job, target)));

@@ -7,6 +7,7 @@
 #include "user/analysis/resources.h"
 #include "user/export/tables_private.h"
 #include "user/lib/saturating.h"
+#include "user/model/gpu.h"
 #include "user/model/resources.h"
 #include "user/model/rests.h"
 #include "user/report/common.h"
@@ -139,14 +140,11 @@ static void add_throttles(struct job *job, const struct minutes_of *of, struct m
 	}
 }
 
-/* Of the machine's only GPU; of several, the records do not say which one a process uses. */
-static void add_gpu_readings(const struct job *job, const struct gpu *gpu, const struct minutes_of *of,
-			     struct minute_use *uses)
+static void add_readings_of(const struct job *job, const struct gpu_readings *one, const struct minutes_of *of,
+			    struct minute_use *uses)
 {
-	struct gpu_readings all = gpu_readings__of(job, gpu), one = gpu_readings__next(&all);
-
-	for (size_t i = 0; !all.cnt && i < one.cnt; i++) {
-		const struct rec_gpu_usage *reading = &one.items[i];
+	for (size_t i = 0; i < one->cnt; i++) {
+		const struct rec_gpu_usage *reading = &one->items[i];
 		struct minute_use *use = use_at(job, of, uses, reading->time_ns);
 
 		if (!use)
@@ -157,6 +155,18 @@ static void add_gpu_readings(const struct job *job, const struct gpu *gpu, const
 		ADD(milliwatts, reading->power_mw);
 #undef ADD
 	}
+}
+
+/* Of the GPUs that it uses, as far as that is known; or of the machine's only one. */
+static void add_gpu_readings(const struct job *job, const struct gpu *gpu, const struct minutes_of *of,
+			     struct minute_use *uses)
+{
+	struct gpu_readings all = gpu_readings__of(job, gpu), one = gpu_readings__next(&all);
+	bool is_only = !all.cnt;
+
+	for (; one.cnt; one = gpu_readings__next(&all))
+		if (is_only || gpu__uses(gpu, of->target->pid, one.items->device))
+			add_readings_of(job, &one, of, uses);
 }
 
 static void put_more_use(const struct minute_use *use, struct arrow *arrow)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The tables of sums over the recording: actions, operators, and what GPUs did in windows. */
+/* The tables of sums over the recording: actions, operators, and what GPUs did in windows and waited for. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "user/analysis/gpu_ops.h"
+#include "user/analysis/gpu_time.h"
 #include "user/export/tables_private.h"
 #include "user/lib/map.h"
 #include "user/model/labels.h"
@@ -139,10 +140,7 @@ const struct table table_ops = {COLUMNS(op_columns), put_ops};
 /* ---- GPUs ---- */
 
 static const struct arrow_column gpu_columns[] = {
-	KEY_COLUMNS,
-	SPAN_COLUMNS,
-	COLUMN("n", INT64),
-	COLUMN("ns", INT64),
+	KEY_COLUMNS, COLUMN("device", INT32), SPAN_COLUMNS, COLUMN("n", INT64), COLUMN("ns", INT64),
 };
 
 struct gpu_sum {
@@ -150,6 +148,7 @@ struct gpu_sum {
 		uint64_t name;
 		uint32_t pid, window; /* window: index in gpu__windows */
 		uint32_t kind, direction;
+		uint32_t device, pad;
 	} key;
 	uint64_t cnt, ns;
 };
@@ -168,7 +167,8 @@ static int add_gpu_work(const struct tables *tables, const struct gpu *gpu, stru
 			continue;
 		while (w < window_cnt && (windows[w].pid != acts[i].pid || windows[w].end_ns < acts[i].start_ns))
 			w++;
-		const __typeof__(sum->key) key = {acts[i].name, acts[i].pid, w, acts[i].kind, acts[i].direction};
+		const __typeof__(sum->key) key = {acts[i].name,      acts[i].pid,    w, acts[i].kind,
+						  acts[i].direction, acts[i].device, 0};
 
 		sum = MAP_ADD(sums, struct gpu_sum, &key);
 		if (!sum)
@@ -179,24 +179,32 @@ static int add_gpu_work(const struct tables *tables, const struct gpu *gpu, stru
 	return 0;
 }
 
+/* What all rows of a process's GPU begin with. window: index in gpu__windows; behind the last one: all of the recording. */
+static void put_gpu_key(const struct tables *tables, const struct gpu *gpu, uint32_t pid, uint32_t device,
+			size_t window, struct arrow *arrow)
+{
+	const struct rec_window *whole = job__window(tables->job);
+	size_t cnt;
+	const struct rec_gpu_window *windows = gpu__windows(gpu, &cnt);
+	bool known = window < cnt;
+
+	tables__put_key(tables, tables__of(tables, pid), arrow);
+	arrow__int(arrow, (int32_t)device);
+	put_window_of(tables, known ? windows[window].start_ns : whole->start_ns,
+		      known ? windows[window].end_ns : whole->end_ns, arrow);
+}
+
 static int put_gpu_sum(struct tables *tables, const struct gpu *gpu, const struct gpu_sum *sum, struct arrow *arrow)
 {
 	static const char *const kinds[] = {[GPU_ACTIVITY_KERNEL] = "kernel",
 					    [GPU_ACTIVITY_COPY] = "memcpy",
 					    [GPU_ACTIVITY_SET] = "memset",
 					    [GPU_ACTIVITY_GRAPH] = "graph"};
-	const struct rec_window *window = job__window(tables->job);
-	const struct minutes_of *of = tables__of(tables, sum->key.pid);
-	size_t window_cnt;
-	const struct rec_gpu_window *windows = gpu__windows(gpu, &window_cnt);
-	bool known = sum->key.window < window_cnt;
 	char *name = gpu_work__text(tables->job, sum->key.kind, sum->key.direction, sum->key.name);
 
 	if (!name)
 		return -ENOMEM;
-	tables__put_key(tables, of, arrow);
-	put_window_of(tables, known ? windows[sum->key.window].start_ns : window->start_ns,
-		      known ? windows[sum->key.window].end_ns : window->end_ns, arrow);
+	put_gpu_key(tables, gpu, sum->key.pid, sum->key.device, sum->key.window, arrow);
 	arrow__text(arrow, kinds[sum->key.kind]);
 	arrow__text(arrow, name);
 	arrow__int(arrow, sum->cnt);
@@ -204,6 +212,69 @@ static int put_gpu_sum(struct tables *tables, const struct gpu *gpu, const struc
 	arrow__end_row(arrow);
 	free(name);
 	return 0;
+}
+
+/* How a GPU spent a window, in parts that add up to what CUPTI watched of it from the GPU's first work to its last. */
+static void put_gpu_time(struct tables *tables, const struct gpu *gpu, const struct gpu_line *line, size_t window,
+			 struct arrow *arrow)
+{
+	size_t cnt;
+	const struct rec_gpu_window *windows = gpu__windows(gpu, &cnt);
+	uint64_t from_ns = window < cnt ? windows[window].start_ns : 0,
+		 to_ns = window < cnt ? windows[window].end_ns : UINT64_MAX,
+		 work_ns = gpu_spans__within(&line->work, from_ns, to_ns),
+		 kernel_ns = gpu_spans__within(&line->kernels, from_ns, to_ns),
+		 compute_ns = gpu_spans__within(&line->compute, from_ns, to_ns);
+	static const char *const idle_names[] = {
+#define X(id, name, meaning) "idle_" name,
+		STEPFLAME_GPU_IDLE(X)
+#undef X
+	};
+	struct {
+		const char *name;
+		uint64_t ns;
+	} parts[3 + GPU_IDLE__COUNT] = {
+		{"compute", compute_ns}, {"communication", kernel_ns - compute_ns}, {"copy", work_ns - kernel_ns}};
+
+	for (int i = 0; i < GPU_IDLE__COUNT; i++) {
+		parts[3 + i].name = idle_names[i];
+		parts[3 + i].ns = gpu_spans__within(&line->idle[i], from_ns, to_ns);
+	}
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+		if (!parts[i].ns)
+			continue;
+		put_gpu_key(tables, gpu, line->pid, line->device, window, arrow);
+		arrow__text(arrow, "time");
+		arrow__text(arrow, parts[i].name);
+		arrow__int(arrow, 0);
+		arrow__int(arrow, parts[i].ns);
+		arrow__end_row(arrow);
+	}
+}
+
+static int put_gpu_times(struct tables *tables, const struct gpu *gpu, struct arrow *arrow)
+{
+	struct gpu_time *time = gpu_time__new(tables->job, tables->steps);
+	size_t cnt = 0, window_cnt;
+	const struct gpu_line *lines = time ? gpu_time__lines(time, &cnt) : NULL;
+	const struct rec_gpu_window *windows = gpu__windows(gpu, &window_cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		bool has_windows = false;
+
+		if (!tables__of(tables, lines[i].pid))
+			continue;
+		for (size_t w = 0; w < window_cnt; w++) {
+			if (windows[w].pid != lines[i].pid)
+				continue;
+			has_windows = true;
+			put_gpu_time(tables, gpu, &lines[i], w, arrow);
+		}
+		if (!has_windows)
+			put_gpu_time(tables, gpu, &lines[i], window_cnt, arrow);
+	}
+	gpu_time__free(time);
+	return time ? 0 : -ENOMEM;
 }
 
 static int put_gpu(struct tables *tables, struct arrow *arrow)
@@ -215,6 +286,7 @@ static int put_gpu(struct tables *tables, struct arrow *arrow)
 
 	for (size_t i = 0; i < sums.items.cnt && !err; i++)
 		err = put_gpu_sum(tables, gpu, &all[i], arrow);
+	err = err ?: put_gpu_times(tables, gpu, arrow);
 	map__free(&sums);
 	return err;
 }

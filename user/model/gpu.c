@@ -178,6 +178,7 @@ int gpu__add(struct gpu *gpu, struct stacks *stacks, const struct rec_hdr *recor
 	const struct rec_gpu_step *step = (const void *)record;
 	const struct rec_gpu_device *device = (const void *)record;
 	const struct rec_gpu_window *window = (const void *)record;
+	const struct rec_gpu_user *user = (const void *)record;
 	uint32_t number;
 
 	gpu->joined = false;
@@ -196,6 +197,8 @@ int gpu__add(struct gpu *gpu, struct stacks *stacks, const struct rec_hdr *recor
 		return number_pid(gpu, device->pid, &number) ?: gpu__add_device(gpu, device);
 	case REC_GPU_WINDOW:
 		return number_pid(gpu, window->pid, &number) ?: gpu__add_window(gpu, window);
+	case REC_GPU_USER: /* it may do so by other means than CUDA */
+		return intern__add(&gpu->users, (uint64_t)user->pid << 32 | user->device, &number);
 	}
 	return gpu__add_usage(gpu, (const void *)record);
 }
@@ -485,6 +488,11 @@ const struct rec_gpu_window *gpu__windows(const struct gpu *gpu, size_t *cnt)
 	return gpu->sorted_windows.items;
 }
 
+bool gpu__uses(const struct gpu *gpu, uint32_t pid, uint32_t device)
+{
+	return intern__find(&gpu->users, (uint64_t)pid << 32 | device) != 0;
+}
+
 const struct rec_gpu_usage *gpu__usages(const struct gpu *gpu, size_t *cnt)
 {
 	*cnt = gpu->usages.cnt;
@@ -519,6 +527,7 @@ void gpu__free(struct gpu *gpu)
 	map__free(&gpu->totals);
 	intern__free(&gpu->pids);
 	intern__free(&gpu->device_ids);
+	intern__free(&gpu->users);
 	free(gpu->records.items);
 	free(gpu->processes.items);
 	free(gpu->calls.items);

@@ -85,6 +85,7 @@ struct gpu {
 	struct array devices; /* struct rec_gpu_device; gpu__join sorts them into: */
 	struct array sorted_devices;
 	struct array usages; /* struct rec_gpu_usage */
+	struct intern users; /* pid << 32 | device of REC_GPU_USER */
 	struct intern window_ids;
 	struct array windows; /* struct rec_gpu_window; gpu__join sorts them into: */
 	struct array sorted_windows;
@@ -126,6 +127,9 @@ const struct rec_gpu_step *gpu__steps(const struct gpu *gpu, size_t *cnt);
 const struct rec_gpu_device *gpu__devices(const struct gpu *gpu, size_t *cnt);
 /* Sorted by device and time; the last state of each. */
 const struct rec_gpu_usage *gpu__usages(const struct gpu *gpu, size_t *cnt);
+
+/* Whether NVML listed the process among those of a GPU of the host, numbered as in gpu__usages. */
+bool gpu__uses(const struct gpu *gpu, uint32_t pid, uint32_t device);
 
 /* Sorted by pid and index; the last state of each. start_ns <= end_ns, and end < GPU_WINDOW__COUNT. */
 const struct rec_gpu_window *gpu__windows(const struct gpu *gpu, size_t *cnt);

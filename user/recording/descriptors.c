@@ -146,6 +146,7 @@
 	X(time_ns, TIME) X(memory_used_bytes, NUMBER) X(memory_bytes, NUMBER) X(device, NUMBER) \
 	X(busy_percent, NUMBER) X(memory_busy_percent, NUMBER) X(power_mw, NUMBER) X(temperature_c, NUMBER) \
 	X(sm_mhz, NUMBER) X(name, TEXT)
+#define REC_GPU_USER_FIELDS(X, A) X(pid, PID) X(device, NUMBER)
 #define REC_GPU_OBJECT_FIELDS(X, A) \
 	X(pid, PID) X(api, NUMBER) X(object, ID)
 #define REC_GPU_WINDOW_FIELDS(X, A) \

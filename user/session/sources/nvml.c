@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Usage of the host's GPUs, once a second, from NVML (libnvidia-ml.so.1, found at run time):
- * REC_GPU_USAGE.
+ * REC_GPU_USAGE; and which of them the processes of the recording use: REC_GPU_USER.
  *
  * A child process calls NVML. A call may wait for the driver for seconds, or forever when a GPU is
  * broken, and a thread in such a call could keep stepflame from ending; besides, a crash in the
@@ -28,6 +28,7 @@
 #define PERIOD_NS   1000000000ULL
 #define DEVICES_MAX 256
 #define READ_MAX    (4 * DEVICES_MAX) /* messages to read in one call */
+#define USERS_MAX   64                /* processes of a GPU; of one that has more, none are known */
 #define PATIENCE_MS 500               /* wait for the child to end */
 #define SOCKET      3                 /* descriptor in the child */
 /*
@@ -40,8 +41,9 @@
 /*
  * Declarations of NVIDIA's nvml.h (NVML API Reference Guide; the same since CUDA 8), which the
  * build does not need: nvmlReturn_t, of which 0 is success, nvmlUtilization_t, nvmlMemory_t,
- * NVML_TEMPERATURE_GPU and NVML_CLOCK_SM. stepflame does not use nvmlDeviceGetMemoryInfo_v2, which
- * older drivers lack.
+ * NVML_TEMPERATURE_GPU, NVML_CLOCK_SM and nvmlProcessInfo_v2_t. stepflame does not use
+ * nvmlDeviceGetMemoryInfo_v2, which older drivers lack, nor ..._v3 of the processes, whose struct
+ * was a longer one in some drivers.
  */
 #define NVML_SUCCESS         0
 #define NVML_TEMPERATURE_GPU 0
@@ -55,6 +57,12 @@ struct nvml_memory {
 	unsigned long long total, free, used; /* bytes */
 };
 
+struct nvml_process {
+	unsigned int pid; /* in the initial namespace */
+	unsigned long long used_bytes;
+	unsigned int gpu_instance, compute_instance;
+};
+
 #define NVML_FUNCTIONS(X)                                                     \
 	X(nvmlInit_v2, (void))                                                \
 	X(nvmlDeviceGetCount_v2, (unsigned int *))                            \
@@ -64,7 +72,8 @@ struct nvml_memory {
 	X(nvmlDeviceGetMemoryInfo, (void *, struct nvml_memory *))            \
 	X(nvmlDeviceGetPowerUsage, (void *, unsigned int *))                  \
 	X(nvmlDeviceGetTemperature, (void *, int, unsigned int *))            \
-	X(nvmlDeviceGetClockInfo, (void *, int, unsigned int *))
+	X(nvmlDeviceGetClockInfo, (void *, int, unsigned int *))              \
+	X(nvmlDeviceGetComputeRunningProcesses_v2, (void *, unsigned int *, struct nvml_process *))
 
 struct nvml_functions {
 #define X(name, arguments) int(*name) arguments;
@@ -76,6 +85,7 @@ struct nvml_functions {
 struct usage_message {
 	struct rec_gpu_usage usage;
 	uint64_t cpu_ns, rss_bytes; /* of the child */
+	uint32_t users[USERS_MAX], user_cnt;
 };
 
 /* Session state. */
@@ -133,6 +143,17 @@ static void read_device_usage(const struct nvml_functions *f, void *device, stru
 		usage->sm_mhz = value;
 }
 
+static void list_device_users(const struct nvml_functions *f, void *device, struct usage_message *m)
+{
+	struct nvml_process processes[USERS_MAX];
+	unsigned int cnt = USERS_MAX;
+
+	if (!NVML_CALL(nvmlDeviceGetComputeRunningProcesses_v2, device, &cnt, processes))
+		return;
+	for (unsigned int i = 0; i < cnt && i < USERS_MAX; i++)
+		m->users[m->user_cnt++] = processes[i].pid;
+}
+
 /* Sends the usage of all devices once. false: stepflame is gone. */
 static bool send_all_usage(const struct nvml_functions *f, int socket)
 {
@@ -149,6 +170,7 @@ static bool send_all_usage(const struct nvml_functions *f, int socket)
 		m.usage.device = i;
 		m.usage.time_ns = session__now_ns();
 		read_device_usage(f, device, &m.usage);
+		list_device_users(f, device, &m);
 		m.cpu_ns = session__cpu_ns();
 		m.rss_bytes = session__rss_bytes();
 		if (send(socket, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
@@ -283,6 +305,32 @@ static void stop_child_and_note(struct session *s)
 		session__note(s, "GPU usage: NVML (%s) %s: figures are missing", LIBRARY, wrong);
 }
 
+/* Of a target: which GPUs it is known to use, a bit for each. */
+struct used_gpus {
+	uint64_t bits[DEVICES_MAX / 64];
+};
+
+/* Says once of each process of the recording which GPUs it uses. */
+static void emit_users(struct session *s, const struct usage_message *m)
+{
+	uint32_t device = m->usage.device;
+
+	/* NVML's pids are those of the initial namespace */
+	if (s->selftest.pid_level || device >= DEVICES_MAX)
+		return;
+	for (uint32_t i = 0; i < m->user_cnt && i < USERS_MAX; i++) {
+		struct target *t = targets__find(s, m->users[i]);
+		struct used_gpus *used = t ? target__state(t, SOURCE_NVML) : NULL;
+		struct rec_gpu_user user = {
+			.hdr = {.type = REC_GPU_USER, .size = sizeof(user)}, .pid = m->users[i], .device = device};
+
+		if (!used || used->bits[device / 64] >> device % 64 & 1)
+			continue;
+		used->bits[device / 64] |= 1ull << device % 64;
+		session__emit(s, &user.hdr);
+	}
+}
+
 /* Emits the messages that have arrived, without waiting. */
 static void tend(struct session *s)
 {
@@ -304,8 +352,10 @@ static void tend(struct session *s)
 		m.usage.name[sizeof(m.usage.name) - 1] = 0;
 		nvml->cpu_ns = m.cpu_ns;
 		nvml->rss_bytes = m.rss_bytes;
-		if (s->opened)
-			session__emit(s, &m.usage.hdr);
+		if (!s->opened)
+			continue;
+		session__emit(s, &m.usage.hdr);
+		emit_users(s, &m);
 	}
 	if (!got)
 		stop_child_and_note(s); /* the child has ended: it found no library or no driver */
@@ -332,6 +382,7 @@ static void cost(const struct session *s, struct rec_cost *cost)
 
 const struct source source_nvml = {
 	.session_bytes = sizeof(struct nvml),
+	.target_bytes = sizeof(struct used_gpus),
 	.prepare = prepare,
 	.looked_at = looked_at,
 	.look_again_ns = look_again_ns,

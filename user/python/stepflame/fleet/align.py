@@ -28,6 +28,7 @@ from . import schema
 from .engine import Scope, first_line
 
 Array = npt.NDArray[Any]
+Processes = set[tuple[str, int]]  # host, pid
 # the columns that are read, and what stands for null: -1 cannot be true
 COLUMNS = {"host": "", "pid": -1, "rank": -1, "minute": 0, "start": 0, "step": -1, "duration_ns": -1, "comm_ns": 0, "wait_collective_ns": 0}
 FEWEST = 20  # steps in which two ranks have to overlap
@@ -83,8 +84,9 @@ class Alignment:
     left_out: list[str] = field(default_factory=list)
 
 
-def align(store: str | os.PathLike[str], scope: Scope) -> Alignment:
-    """Of the scope's job, in its cluster, times and hosts. Holds one host's steps in memory at a time, beside the reference's."""
+def align(store: str | os.PathLike[str], scope: Scope, processes: Processes | None = None) -> Alignment:
+    """Of the scope's job, in its cluster, times and hosts; of these processes alone, where they are given, for steps do not say of which user they
+    are. Holds one host's steps in memory at a time, beside the reference's."""
     out = Alignment()
     files: dict[str, list[str]] = {}
     rows: dict[str, int] = {}
@@ -99,7 +101,7 @@ def align(store: str | os.PathLike[str], scope: Scope) -> Alignment:
     reference = None
     # who has most steps overlaps with most others
     for host in sorted(rows, key=lambda name: -rows[name]):
-        reference = max(tracks(files[host], scope, []), key=lambda track: len(track.step), default=None)
+        reference = max(tracks(files[host], scope, [], processes), key=lambda track: len(track.step), default=None)
         if reference:
             break
     if not reference:
@@ -107,7 +109,7 @@ def align(store: str | os.PathLike[str], scope: Scope) -> Alignment:
     out.reference = (reference.host, reference.pid, reference.rank)
     spectrum = Sequence(reference)
     for host in files:
-        out.ranks += [against(spectrum, track) for track in tracks(files[host], scope, out.left_out)]
+        out.ranks += [against(spectrum, track) for track in tracks(files[host], scope, out.left_out, processes)]
     judge_clocks(out)
     return out
 
@@ -128,7 +130,7 @@ def read(path: str) -> pa.Table:
     return pa.table(columns)
 
 
-def tracks(paths: list[str], scope: Scope, left_out: list[str]) -> Iterator[Track]:
+def tracks(paths: list[str], scope: Scope, left_out: list[str], processes: Processes | None) -> Iterator[Track]:
     """The processes of a host. Rows that cannot be true are left out."""
     parts = []
     for path in paths:
@@ -146,6 +148,8 @@ def tracks(paths: list[str], scope: Scope, left_out: list[str]) -> Iterator[Trac
     pids, numbers, lengths, start_us = column["pid"], column["step"], column["duration_ns"], column["start"]
     minute = column["minute"] // (60 * 10**6)
     asked = (minute >= (scope.since or -schema.MOST)) & (minute < (scope.until or schema.MOST))
+    if processes is not None:
+        asked &= np.isin(pids, [pid for name, pid in processes if name == host])
     true = (numbers >= 0) & (numbers < schema.MOST) & (lengths > 0) & (lengths < schema.MOST) & (start_us > 0) & (start_us < 2**62 // 1000)
     if not true[asked].all():
         left_out.append(f"host {host} lies: {int((~true & asked).sum())} steps cannot be true")

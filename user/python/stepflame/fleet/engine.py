@@ -162,6 +162,8 @@ class DuckDB:
         return quoted(value)
 
     def escaped(self, path: str) -> str:
+        if "\\" in path:  # it parts folders there, and finds nothing
+            raise StepflameError("the store's path %s has a backslash, with which DuckDB finds no files" % path, "ask it by a link without one: ln -s PATH store", 2)
         return glob.escape(path)
 
     def source(self, table: str, root: str, paths: list[str]) -> str:

@@ -86,7 +86,7 @@ class Times:
         lasts = job.last - last <= GAP_MINUTES
         if len(self.stretches) == 1:
             if lasts:
-                return "all the time" if first - job.first <= 1 else "since %s" % moment(first)
+                return "all the time" if first == job.first else "since %s" % moment(first)
             return "from %s to %s" % (moment(first), clock(last + 1))
         begins = [a for a, _ in self.stretches]
         apart = [b - a for a, b in zip(begins, begins[1:])]

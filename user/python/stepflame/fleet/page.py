@@ -14,7 +14,6 @@ import gzip
 import html
 import json
 import os
-import re
 import secrets
 import time
 from pathlib import Path
@@ -26,7 +25,6 @@ from ..errors import StepflameError
 from . import report
 from .engine import Fleet, Row
 from .schema import PHASES
-from .store import read_done, safe_name
 from .text import clock, line, moment
 
 FOLDER = Path(__file__).parent
@@ -34,6 +32,7 @@ SCRIPTS = ("page_data.js", "page_heat.js", "page_main.js")
 MOST_TIMES, MOST_CELLS = 240, 720_000  # of the map: it stays small, and a time becomes longer than a minute
 DETAILS = 12_000  # cells of which waits and stacks are in the page
 STACKS = 5  # of each
+RECORDINGS = 50  # of each rank
 WORST = 20
 NUMBERS = ("at", "seen", "rested", "steps", "slow", "longest", "mhz", "sync", *PHASES)
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'"
@@ -163,7 +162,7 @@ def collect(fleet: Fleet, answer: dict[str, Any]) -> tuple[dict[str, Any], dict[
         "ranks": [row["who"] for row in found.rows], "pids": [row["pid"] for row in found.rows], "host": [host_number[row["host"]] for row in found.rows],
         "usualStep": _whole(found.middle_step), "usualOwn": _whole(found.middle_own), "usualPhases": {phase: _whole(middle) for phase, middle in found.middle_phases.items() if middle.any()},
         "findings": findings, "nothing": nothing(answer), "worst": worst[:WORST].tolist(), "left_out": answer["left_out"], "seen_share": answer["seen_share"], "rested_share": answer["rested_share"],
-        "recordings": recordings(fleet, answer["job"], answer["cluster"], hosts),
+        "recordings": recordings(fleet, number_of),
     }  # fmt: skip
     data["details"] = details(fleet, found, chosen(findings, worst, max(8, DETAILS // count)), span, number_of)
     return data, found.planes(), worst_rows(found, worst[:WORST], first, width)
@@ -226,20 +225,16 @@ def details(fleet: Fleet, found: Map, rows: list[int], span: dict[str, int], num
     return out
 
 
-def recordings(fleet: Fleet, job: str, cluster: str, hosts: list[str]) -> dict[str, list[str]]:
-    """The recordings that each host imported for this cluster and that have the job by their names, or a ring: the page is for readers of this job."""
-    out = {}
-    for host in hosts if not fleet.remote else ():
-        done = read_done(Path(fleet.root, ".import", safe_name(host) + ".json"))
-        if done:
-            out[host] = sorted({path for path, _, its in (name.partition("\n") for name in done) if its == cluster and may_have(path, job)})[-200:]
-    return out
-
-
-def may_have(path: str, job: str) -> bool:
-    name = os.path.basename(path)
-    event = re.fullmatch(r"\d{8}-\d{6}-(.+)-[a-z]+\.rec", name)  # of watch
-    return event[1] == safe_name(job) if event else name == "ring.rec" or safe_name(job) in name
+def recordings(fleet: Fleet, number_of: dict[tuple[str, int], int]) -> dict[str, Any]:
+    """Which recordings have a rank, and the minutes between which they do: [row, pid, machine, path, first, last], as columns, texts by number."""
+    texts: dict[str, int] = {}
+    rows = []
+    for row in fleet.ask("recordings", all=True, hosts=(), most=RECORDINGS):
+        number = number_of.get((row["host"], row["who"]))
+        if number is not None:
+            named = (texts.setdefault(row[key], len(texts)) for key in ("machine", "path"))
+            rows.append([number, row["pid"], *named, *(int(row[key].timestamp() // 60) for key in ("since", "until"))])
+    return {"texts": list(texts), "rows": list(map(list, zip(*rows)))}
 
 
 def worst_rows(found: Map, worst: np.ndarray, first: int, width: int) -> list[dict[str, Any]]:

@@ -117,6 +117,15 @@ class Data {
     return this.pick(stacks, row, column).map((i) => [texts[stacks[2][i]], stacks[3][i] / 1000]);
   }
 
+  /* [[machine, path, pid]] of what was recorded of a rank at that time, the latest first. */
+  recordingsOf(row, column) {
+    const {rows, texts} = this.recordings;
+    const [from, to] = [this.first + column * this.width, this.first + (column + 1) * this.width];
+    const out = [];
+    for (let i = 0; i < (rows[0]?.length ?? 0); i++) if (rows[0][i] === row && rows[4][i] < to && rows[5][i] >= from) out.push([texts[rows[2][i]], texts[rows[3][i]], rows[1][i]]);
+    return out;
+  }
+
   pick(columns, row, column) {
     const out = [];
     for (let i = 0; i < (columns[0]?.length ?? 0); i++) if (columns[0][i] === row && columns[1][i] === column) out.push(i);

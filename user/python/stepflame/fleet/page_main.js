@@ -180,8 +180,8 @@ class App {
     const {column} = heat.cursor;
     const parts = [element('h2', {}, `${data.nameOf(row)} on ${data.hostOf(row)} at ${data.time(column, true)}`)];
     parts.push(element('p', {className: 'dim'}, this.says(row, column).slice(3).join(' · ')));
-    if (data.seen(row, column)) parts.push(...this.figures(row, column));
     parts.push(...this.opens(row, column));
+    if (data.seen(row, column)) parts.push(...this.figures(row, column));
     byId('details').replaceChildren(...parts);
     byId('details').scrollIntoView({block: 'nearest'});
   }
@@ -212,19 +212,12 @@ class App {
 
   /* The commands that open the recordings of that time. */
   opens(row, column) {
-    const {data} = this;
-    const known = data.recordings[data.hosts[data.host[row]]] ?? [];
-    const minute = data.first + column * data.width;
-    /* watch names an event's recording by its time, and keeps what was up to 20 minutes before it */
-    const fits = known.filter((path) => {
-      const [, y, m, d, H, M] = /(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)\d\d-[^/]*$/.exec(path) ?? [];
-      const ended = y && Date.UTC(y, m - 1, d, H, M) / 60000;
-      return !y || (minute <= ended + 1 && minute + data.width > ended - 20);
-    });
-    if (!fits.length) return [];
+    const found = this.data.recordingsOf(row, column);
+    if (!found.length) return [];
     const quoted = (text) => (/^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
-    const commands = fits.slice(0, 5).map((path) => element('p', {}, element('code', {}, visible(`stepflame flame ${quoted(path)} -p ${data.pids[row]}`))));
-    return [element('h3', {}, `Recordings that ${data.hostOf(row)} imported`), ...commands];
+    const shown = found.slice(0, 5).map(([machine, path, pid]) => element('p', {}, visible(`${machine}: `), element('code', {}, visible(`stepflame flame ${quoted(path)} -p ${pid}`))));
+    const more = found.length > shown.length ? [element('p', {className: 'dim'}, `and ${found.length - shown.length} more`)] : [];
+    return [element('h3', {}, 'Recordings that had it when they were imported'), ...shown, ...more];
   }
 
   /* ---- events ---- */

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import glob
 import os
 import statistics
@@ -22,6 +23,9 @@ SPENT = {
 }  # fmt: skip
 
 
+GPU_TIME = {"copy": "copies", "idle_host": "idle since the CPU asked late", "idle_data": "idle since data came late", "idle_launch": "idle for launches", "idle_other": "idle for other work"}
+RECORDINGS = 20  # of a finding
+PROCESS = ("cluster", "job", "host", "pid")
 MOST_STEPS_BYTES = 64 << 20  # that a report reads to compare clocks: a few seconds
 
 
@@ -35,7 +39,7 @@ def report(fleet: Fleet, name: str) -> Answer:
         raise no_rows(fleet, name)
     job, processes = one_cluster(jobs, name), fleet.ask("processes")
     lying = fleet.count_odd("windows")
-    said: Answer = {**job, "job": name, "begin": iso(job["first_m"]), "end": iso(job["last_m"] + 1), "findings": [], "twice": []}
+    said: Answer = {**job, "job": name, "begin": iso(job["first_m"]), "end": iso(job["last_m"] + 1), "findings": [], "twice": [], "links_told": True}
     spent = fleet.ask("spend", by=Raw("p.job"))[0]
     said["spent_hours"] = {key: spent[key] for key in SPENT}
     said["hours"], said["with_gpu"] = spent["hours"], spent["with_gpu"] or 0
@@ -55,15 +59,33 @@ def report(fleet: Fleet, name: str) -> Answer:
         for p in processes:
             ranks_of[p["host"]].add(p["who"])
         asked = findings.Job(fleet, job["first_m"], job["last_m"], ranks_of, bool(said["with_gpu"]))
-        said["findings"] = [finding.as_dict() for finding in findings.find(asked)]
+        said["findings"] = with_recordings(fleet, [finding.as_dict() for finding in findings.find(asked)])
         if not said["findings"] and job["ranks"] > 1:
             in_steps = spent["seen"] - spent["between_steps"]
+            said["links_told"] = job["hosts"] < 2 or fleet.ask("link_places")[0]["places"] > 1
             findings.not_known(asked, pace, spent["stragglers"] / in_steps if in_steps else 0)
         said["doubts"] = list(dict.fromkeys(asked.doubts))
-    said["clocks"] = clocks(fleet)
+    said["gpu_time_ns"] = {row["name"]: row["ns"] for row in fleet.ask("gpu_time")}
+    said["clocks"] = clocks(fleet, {(p["host"], p["pid"]) for p in processes} if fleet.scope.uid is not None else None)
     said["hosts_that_lie"] = lying
     said["left_out"] = fleet.left_out()
     return said
+
+
+def with_recordings(fleet: Fleet, found: list[Answer]) -> list[Answer]:
+    """Each finding with the recordings that have its ranks in its times: those of them first that have most of these."""
+    hosts = sorted({host for finding in found for host in finding["hosts"]})
+    rows = fleet.ask("recordings", all=False, hosts=hosts, most=200) if hosts else []
+    for finding in found:
+        times = [[datetime.datetime.fromisoformat(at.replace("Z", "+00:00")) for at in span] for span in finding["times"]]
+        its = []
+        for row in rows:
+            shared = sum(max(0.0, (min(row["until"], b) - max(row["since"], a)).total_seconds()) for a, b in times)
+            if shared and row["host"] in finding["hosts"] and row["who"] in finding["ranks"]:
+                its.append((shared, row))
+        its.sort(key=lambda pair: (-pair[0], pair[1]["who"], pair[1]["machine"], pair[1]["path"]))
+        finding["recordings"] = [row for _, row in its[:RECORDINGS]]
+    return found
 
 
 def one_cluster(jobs: list[Row], name: str) -> Row:
@@ -72,14 +94,14 @@ def one_cluster(jobs: list[Row], name: str) -> Row:
     return jobs[0]
 
 
-def clocks(fleet: Fleet) -> dict[str, float] | None:
-    """Seconds by which hosts' clocks are wrong, as the ends of the same steps tell; None where steps have no rows, or too many."""
+def clocks(fleet: Fleet, processes: set[tuple[str, int]] | None) -> dict[str, float] | None:
+    """Of these processes, or of all: seconds by which hosts' clocks are wrong, as the ends of the same steps tell; None where steps have no rows, or too many."""
     files = [] if fleet.remote else glob.glob("%s/%s" % (glob.escape(fleet.root), fleet.scope.pattern("steps")))
     if not files or sum(map(os.path.getsize, files)) > MOST_STEPS_BYTES:
         return None
     from .align import align  # it wants numpy
 
-    found = align(os.path.dirname(fleet.root), fleet.scope)
+    found = align(os.path.dirname(fleet.root), fleet.scope, processes)
     return {host: found.clocks[host] / 1e9 for host in found.disagree}
 
 
@@ -123,7 +145,8 @@ def nothing_found(said: Answer) -> str:
         return "nobody: it has one rank; stepflame report --steps says where its time goes"
     if said["doubts"]:
         return "it is not known; nothing was found, but:"
-    return "no rank, host, link or GPU: none differs from the others by more than %s of a step for %d minutes" % (percent(findings.SHARE), findings.LEAST_MINUTES)
+    told = "no rank, host%s: none differs from the others by more than %s of a step for %d minutes" % (", link or GPU" if said["links_told"] else " or GPU", percent(findings.SHARE), findings.LEAST_MINUTES)
+    return told + ("" if said["links_told"] else "; of links it is not known: all ranks wait in one collective, alike")
 
 
 def chooses(group: Answer, all_of: list[Answer]) -> str:
@@ -146,6 +169,10 @@ def report_text(said: Answer) -> str:
     spent = said["spent_hours"]
     parts = sorted((key for key in SPENT if spent[key] > 0.0005 * said["hours"]), key=lambda key: -spent[key])
     lines.append(paragraph("Goes into", ", ".join("%s %s" % (SPENT[key], percent(spent[key] / said["hours"])) for key in parts)))
+    gpu_time = said["gpu_time_ns"]
+    if gpu_time:
+        shares = ["%s %s" % (GPU_TIME.get(name, name), percent(ns / sum(gpu_time.values()))) for name, ns in sorted(gpu_time.items(), key=lambda item: -item[1])]
+        lines.append(paragraph("GPUs", "in the windows of CUPTI: " + ", ".join(shares)))
     if said["restarts"]:
         last = said["restarts"][-1]
         ending = ", the one before: %s" % line(last["ending"]) if last["ending"] else ""
@@ -166,10 +193,19 @@ def report_text(said: Answer) -> str:
         shown = said["findings"][:8]
         for number, finding in enumerate(shown, 1):
             lines.append(paragraph("%-12s%d. " % ("" if number > 1 else "Held up by", number), finding["said"]))
-            lines += [paragraph(" " * 15 + "- ", text) for text in finding["because"]]
+            lines += [paragraph(" " * 15 + "- ", text) for text in [*finding["because"], *recorded_in(finding)]]
         if len(said["findings"]) > len(shown):
             lines.append(paragraph("", "%d more: --json" % (len(said["findings"]) - len(shown))))
     return "\n".join(lines)
+
+
+def recorded_in(finding: Answer) -> list[str]:
+    files = dict.fromkeys((row["machine"], row["path"]) for row in finding["recordings"])
+    if not files:
+        return []
+    machine, path = next(iter(files))
+    more = " and %d more" % (len(files) - 1) if len(files) > 1 else ""
+    return ["recorded in %s on %s%s (process %d)" % (line(path), line(machine), more, finding["recordings"][0]["pid"])]
 
 
 # --- compare A B ---
@@ -319,7 +355,32 @@ def spend_text(said: Answer) -> str:
 
 def ops(fleet: Fleet, limit: int) -> Answer:
     fleet.count_odd("ops")
-    return {"ops": fleet.ask("ops", limit=limit), "left_out": fleet.left_out()}
+    overlaps = overlapping(fleet.ask("ops_spans"))
+    rows = ask_ops(fleet, overlaps, limit)
+    processes = {tuple(row[key] for key in PROCESS) for row in overlaps}
+    many = ["%s of %s: longer ones counted the same operators at that time" % (count(len(overlaps), "recording"), count(len(processes), "process", "processes"))]
+    return {"ops": rows, "overlapping": overlaps, "left_out": (many if overlaps else []) + fleet.left_out()}
+
+
+def overlapping(spans: list[Row]) -> list[Row]:
+    """Of recordings of one process those that are left out, so that no time counts twice: the longest stays, then each that overlaps none that does."""
+    kept: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    out = []
+    for row in sorted(spans, key=lambda row: (row["since"] - row["until"], row["since"])):
+        others = kept[tuple(row[key] for key in PROCESS)]
+        if any(row["since"] < other["until"] and other["since"] < row["until"] for other in others):
+            out.append(row)
+        else:
+            others.append(row)
+    return out
+
+
+def ask_ops(fleet: Fleet, left_out: list[Row], limit: int) -> list[Row]:
+    text = fleet.engine.text
+    us = datetime.timedelta(microseconds=1)
+    begin = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
+    rows = ["(%s, %d, %d)" % (", ".join(text(row[key]) for key in PROCESS[:3]), row["pid"], (row["since"] - begin) // us) for row in left_out]
+    return fleet.ask("ops", twice=Raw(", ".join(rows) or "('', '', '', 0, 0)"), since_us=Raw(fleet.engine.to_us % "ops.since"), limit=limit)
 
 
 def ops_text(said: Answer) -> str:

@@ -90,8 +90,16 @@ TABLES = {
         columns(KEY + " time:since until text:kind name action? long:n total_ns self_ns self_cpu_bytes self_device_bytes"),
         "until", ("since", "kind", "name", "action"), ("since <= until",), ("since", "kind", "name"),
     ),
-    "gpu": Table(columns(KEY + " time:since until text:kind name long:n ns"), "until", ("since", "kind", "name"), ("since <= until",), ("since", "kind", "name")),
+    "gpu": Table(
+        columns(KEY + " int:device time:since until text:kind name long:n ns"),
+        "until", ("device", "since", "kind", "name"), ("since <= until",), ("since", "device", "kind", "name"),
+    ),
+    "recordings": Table(
+        columns(KEY + " time:since until text:machine path long:bytes time:modified"),
+        "until", ("machine", "path"), ("since <= until",), ("since", "machine", "path"),
+    ),
 }  # fmt: skip
+EXPORTED = tuple(name for name in TABLES if name != "recordings")  # by the program; the import knows which recording it reads
 
 
 def truth(table: str, now_us: int) -> str:

@@ -38,8 +38,9 @@ HOUR_US = 3600 * 1000000
 MINUTE_US = 60 * 1000000
 # of a minute `windows` says who wins, so it is the last
 MINUTE_TABLES = ("steps", "waits", "samples", "windows")
-CUMULATIVE_TABLES = ("actions", "ops", "gpu", "ranks")
+CUMULATIVE_TABLES = ("actions", "ops", "gpu", "ranks", "recordings")
 ROW_GROUP = 128 * 1024
+TICK = 1024  # ns: what rows of steps are rounded to
 
 
 @dataclass
@@ -86,12 +87,16 @@ def root_of(store: str | Path) -> Path:
 
 
 class Export:
-    """The Arrow tables that the program made of a recording, read a batch at a time."""
+    """The Arrow tables that the program made of a recording, read a batch at a time; and one of the recording itself."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, recording: Path, status: os.stat_result):
         self.folder = folder
+        self.recording = {
+            "machine": pa.scalar(os.uname().nodename), "path": pa.scalar(os.fsencode(recording.resolve()).decode(errors="replace")),
+            "bytes": pa.scalar(status.st_size), "modified": pa.scalar(status.st_mtime_ns // 1000, schema.TIME),
+        }  # fmt: skip
         self.readers: dict[str, pa.ipc.RecordBatchFileReader] = {}
-        for name in schema.TABLES:
+        for name in schema.EXPORTED:
             try:
                 reader = pa.ipc.open_file(pa.memory_map(str(folder / (name + ".arrow"))))
             except (OSError, pa.ArrowInvalid) as error:
@@ -104,9 +109,12 @@ class Export:
             self.readers[name] = reader
 
     def batches(self, name: str) -> Iterator[pa.RecordBatch]:
-        reader = self.readers[name]
+        reader = self.readers["ranks" if name == "recordings" else name]  # one holds of each process what its row in `ranks` says
         for i in range(reader.num_record_batches):
-            yield reader.get_batch(i)
+            batch = reader.get_batch(i)
+            for column, value in self.recording.items() if name == "recordings" else ():
+                batch = batch.append_column(column, pa.repeat(value, batch.num_rows))
+            yield batch
 
     def parts(self, name: str) -> set[Part]:
         found: set[Part] = set()
@@ -145,6 +153,26 @@ def hours_of(column: pa.Array) -> pa.Array:
 def in_schema(table: pa.Table, name: str) -> pa.Table:
     spec = schema.TABLES[name].schema
     return table.select(spec.names).cast(spec, safe=False)
+
+
+def in_ticks(steps: pa.Table) -> pa.Table:
+    """Steps with times in whole ticks, which take two bytes less each; a probe costs more than a tick. What adds up still does: what is rounded are
+    the times at which the parts of a step would end, were they one behind the other. Their sums by minute are in `windows`, to the nanosecond."""
+
+    def whole(ns: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.bit_wise_and(pc.add(ns, TICK // 2), pa.scalar(-TICK, pa.int64()))
+
+    made = {"duration_ns": whole(steps.column("duration_ns")), "gc_ns": whole(steps.column("gc_ns"))}
+    for parts in (schema.PHASE_COLUMNS, "oncpu_ns " + schema.WAIT_COLUMNS.replace("?", "")):
+        end = pa.chunked_array([pa.repeat(pa.scalar(0, pa.int64()), steps.num_rows)])
+        for name in parts.split():
+            begin, end = end, pc.add(end, pc.fill_null(steps.column(name), 0))
+            ticks = pc.subtract(whole(end), whole(begin))
+            made[name] = pc.if_else(pc.is_valid(steps.column(name)), ticks, None) if steps.column(name).null_count else ticks
+    for name, ns in made.items():
+        at = steps.schema.get_field_index(name)
+        steps = steps.set_column(at, steps.schema.field(at), ns)
+    return steps
 
 
 # --- merging ---
@@ -260,11 +288,13 @@ def locked(path: Path, flags: int = os.O_RDWR | os.O_CREAT, how: int = fcntl.LOC
 def write_file(path: Path, rows: pa.Table, table: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     spec = schema.TABLES[table].schema
-    texts = [column.name for column in spec if column.type == pa.utf8()] + (["frames.list.element"] if table == "stacks" else [])
-    numbers = {column.name: "DELTA_BINARY_PACKED" for column in spec if pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type)}
+    repeated = [column.name for column in spec if column.type == pa.utf8()] + {"stacks": ["frames.list.element"], "samples": ["stack", "n"]}.get(table, [])
+    numbers = {column.name: "DELTA_BINARY_PACKED" for column in spec if column.name not in repeated and (pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type))}
+    if table in ("steps", "samples"):  # these have no order; ticks have a byte and two bits that are 0
+        numbers |= {name: "BYTE_STREAM_SPLIT" for name in numbers if name.endswith("_ns")}
     rows = rows.replace_schema_metadata({"stepflame.schema": str(schema.VERSION)})
     with replaced(path) as file:
-        pq.write_table(rows, file, compression="zstd", compression_level=3, use_dictionary=texts, column_encoding=numbers, row_group_size=ROW_GROUP)
+        pq.write_table(rows, file, compression="zstd", compression_level=3, use_dictionary=repeated, column_encoding=numbers, row_group_size=ROW_GROUP)
 
 
 class Import:
@@ -299,7 +329,7 @@ class Import:
             known = "\n".join([str(path.resolve()), self.cluster, *(["no steps"] if not self.steps else [])])
             if not self.again and read_done(done_file).get(known) == stamp:
                 self.counts.unchanged += 1
-            elif self.recording(path):
+            elif self.recording(path, status):
                 self.remember(done_file, known, stamp)
         for host, n in sorted(Counter(host for host, _, _ in self.counts.others).items()):
             self.counts.left_out.append(
@@ -318,11 +348,11 @@ class Import:
         except OSError as error:
             self.counts.left_out.append("%s: %s; the next import reads %s again" % (done_file, error.strerror, known.partition("\n")[0]))
 
-    def recording(self, path: Path) -> bool:
+    def recording(self, path: Path, status: os.stat_result) -> bool:
         try:
             with tempfile.TemporaryDirectory(prefix=EXPORT_PREFIX) as folder, locked(Path(folder), os.O_DIRECTORY, fcntl.LOCK_SH):
                 self.export(path, folder)
-                self.tables(Export(Path(folder)))
+                self.tables(Export(Path(folder), path, status))
         except (StepflameError, pa.ArrowException, OSError) as error:
             self.counts.left_out.append("%s: %s" % (path, getattr(error, "what", error)))
             return False
@@ -367,6 +397,7 @@ class Import:
                 self.write(path, before, of_codes(before, [code for code in come if had.get(code) != has[code]], others=True), name)
                 continue
             recorded = new.get(name) or export.rows(name, part)
+            recorded = in_ticks(recorded) if name == "steps" else recorded
             self.counts.without_window += of_codes(recorded, has, others=True).num_rows
             # all other rows stay, also of minutes without a row in `windows`: its file may have been put aside
             merged = ordered(pa.concat_tables([of_codes(before, come, others=True), of_codes(recorded, come)]), name)

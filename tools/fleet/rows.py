@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Arrow tables of a host's hour. In: fleet_tables.py's RankHour of each rank. Out: {table: Arrow table}."""
+"""Arrow tables of a host's hour. In: tables.py's RankHour of each rank. Out: {table: Arrow table}."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from fleet_model import Host, generator
-from fleet_profile import CAUSES, GLOBAL, LOCAL, PHASES, Action, Op
-from fleet_schema import (
+from .model import Host, generator
+from .profile import CAUSES, GLOBAL, LOCAL, PHASES, Action, Op
+from .schema import (
     MINUTE,
     PARTS,
     PERIOD_NS,
@@ -22,7 +22,7 @@ from fleet_schema import (
 )
 
 if TYPE_CHECKING:
-    from fleet_tables import RankHour, Writer
+    from .tables import RankHour, Writer
 
 GPU_WINDOW_NS = 10 * SECOND
 
@@ -219,15 +219,19 @@ def _cumulative(rows: Rows, found: list[RankHour], since: dict, until: dict, so_
 def _gpu(rows: Rows, found: list[RankHour], until: dict) -> pa.Table:
     """A window of ten seconds at the end of the hour."""
     kernels = rows.profile.kernels
-    ranks = np.repeat([hour.rank for hour in found], len(kernels) + 2)
-    steps, ns, names = [], [], [*kernels, ("kernel", "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", 1, 0), ("kernel", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 1, 0)]
+    names = [*kernels, *(("kernel", f"ncclDevKernel_{name}_Sum_bf16_RING_LL", 1, 0) for name in ("ReduceScatter", "AllReduce"))]
+    names += [("time", name, 0, 0) for name in ("compute", "communication", "idle_host")]
+    ranks = np.repeat([hour.rank for hour in found], len(names))
+    steps, ns = [], []
     for hour in found:
         last = hour.parts[max(0, len(hour.minutes) - 2)] * (GPU_WINDOW_NS / MINUTE)
         part = dict(zip(PARTS, last))
         compute = 0.96 * (part["forward"] + part["backward"] + part["optimizer"])
+        busy = [compute * sum(kernel[3] for kernel in kernels), part[LOCAL] + part[GLOBAL]]
         steps += [GPU_WINDOW_NS / rows.writer.usual_ns * kernel[2] for kernel in names]
-        ns += [compute * kernel[3] for kernel in kernels] + [part[LOCAL], part[GLOBAL]]
+        ns += [compute * kernel[3] for kernel in kernels] + [part[LOCAL], part[GLOBAL], *busy, max(0, GPU_WINDOW_NS - sum(busy))]
     end = np.array([until[r] for r in ranks])
     of = np.tile(np.arange(len(names)), len(found))
     columns = rows.key(ranks) | {"since": times(end - GPU_WINDOW_NS), "until": times(end), "kind": texts([k[0] for k in names], of), "name": texts([k[1] for k in names], of)}
+    columns["device"] = ranks % 8
     return _table("gpu", columns | {"n": np.array(steps).astype(np.int64), "ns": np.array(ns).astype(np.int64)})

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from fleet_profile import AFTER, BEFORE, GLOBAL, LOCAL, QUANTILES, Profile
+from .profile import AFTER, BEFORE, GLOBAL, LOCAL, QUANTILES, Profile
 
 RANKS_OF_HOST = 8
 RANK_SIGMA, HOST_SIGMA = 0.004, 0.002  # no two GPUs are alike
@@ -24,7 +24,7 @@ COMPUTE = ("forward", "backward", "optimizer")
 
 @dataclasses.dataclass
 class Plant:
-    """kind and what fleet_generate.py's --plant says; begin, end, every: in minutes since the job's first."""
+    """kind and what generate.py's --plant says; begin, end, every: in minutes since the job's first."""
 
     kind: str
     hosts: tuple[int, ...] = ()

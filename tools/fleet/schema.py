@@ -5,7 +5,7 @@ import hashlib
 
 import numpy as np
 import pyarrow as pa
-from fleet_profile import BEFORE, CAUSES, GLOBAL, LOCAL, PHASES
+from .profile import BEFORE, CAUSES, GLOBAL, LOCAL, PHASES
 
 MINUTE, HOUR, SECOND = 60 * 10**9, 3600 * 10**9, 10**9
 PERIOD_NS = 10**7  # of samples
@@ -25,7 +25,7 @@ SCHEMAS = {
     "stacks": "l:stack f:frames",
     "actions": f"{KEY} T:since T:until t:kind t:name l:n l:total_ns l:self_ns l:min_ns l:max_ns",
     "ops": f"{KEY} T:since T:until t:kind t:name t:action? l:n l:total_ns l:self_ns l:self_cpu_bytes l:self_device_bytes",
-    "gpu": f"{KEY} T:since T:until t:kind t:name l:n l:ns",
+    "gpu": f"{KEY} i:device T:since T:until t:kind t:name l:n l:ns",
 }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What a step of a training job consists of: the input of fleet_generate.py. In: nothing. Out: a Profile."""
+"""What a step of a training job consists of: the input of generate.py. In: nothing. Out: a Profile."""
 
 import dataclasses
 

@@ -1,12 +1,11 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
 Writes the tables of a training job of many ranks, with faults that are known, as `stepflame fleet import` would have: for tests and measurements.
 
-    tools/fleet_generate.py STORE --ranks 10000 --hours 1 --step 0.5 --steps none \\
+    python tools/fleet STORE --ranks 10000 --hours 1 --step 0.5 --steps none \\
         --plant slow-host:host=37,begin=20,percent=8 --plant stall:rank=901,begin=44,seconds=30
 
-STORE/truth.json says what was planted. In: fleet_model.py's job. Out: the store's files, one of each table for each host and hour.
+STORE/truth.json says what was planted. In: model.py's job. Out: the store's files, one of each table for each host and hour.
 Several calls may fill one store, each with a --job or --run of its own.
 
 Plants, with times in minutes since the job's first:
@@ -27,10 +26,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fleet_profile
-import fleet_recorded
-import fleet_tables
-from fleet_model import Job, Plant, timeline
+from . import profile, recorded, tables
+from .model import Job, Plant, timeline
 
 PLANTS = {
     "slow-host": {"hosts", "begin", "end", "percent"},
@@ -46,7 +43,7 @@ CHECKPOINT_SECONDS = 1.5
 
 
 def fail(what: str, why: str, fix: str) -> None:
-    print(f"fleet_generate: error: {what}: {why}\n  fix: {fix}", file=sys.stderr)
+    print(f"tools/fleet: error: {what}: {why}\n  fix: {fix}", file=sys.stderr)
     sys.exit(2)
 
 
@@ -122,11 +119,11 @@ def check(plants: list[Plant], ranks: int) -> None:
             fail("--plant regression", f"there is no phase {plant.action!r} to make longer", "action=optimizer")
 
 
-def profile_of(asked: argparse.Namespace) -> fleet_profile.Profile:
+def profile_of(asked: argparse.Namespace) -> profile.Profile:
     if not asked.recordings:
-        return fleet_profile.synthetic((asked.step or 0.5) * 1e9)
+        return profile.synthetic((asked.step or 0.5) * 1e9)
     try:
-        return fleet_recorded.recorded(asked.recordings, asked.step * 1e9 if asked.step else None)
+        return recorded.recorded(asked.recordings, asked.step * 1e9 if asked.step else None)
     except (OSError, KeyError, IndexError, ValueError, subprocess.CalledProcessError) as error:
         fail("--from", str(error), "a recording of a training job, or a folder that `stepflame export -f arrow` wrote")
         raise
@@ -142,7 +139,7 @@ def main(words: list[str] | None = None) -> None:
     profile = profile_of(asked)
     job = Job(profile, asked.ranks, sum(profile.base.values()) / 1e9, asked.hours, asked.seed + (asked.run == "b") * 7919, plants)
     begin = datetime.datetime.fromisoformat(asked.begin).replace(tzinfo=datetime.timezone.utc) + datetime.timedelta(days=7 * (asked.run == "b"))
-    seen = fleet_tables.Seen(
+    seen = tables.Seen(
         begin_ns=int(begin.timestamp()) * 10**9,
         spread=asked.spread,
         late={rank: float(minute) for rank, minute in pairs(asked.late, "--late").items()},
@@ -152,21 +149,17 @@ def main(words: list[str] | None = None) -> None:
         steps_of=ranks_of(asked.steps, asked.ranks),
     )
     name = asked.job + (f"-{asked.run}" if asked.run else "")
-    place = fleet_tables.Place(asked.store / "v1", asked.cluster, name, asked.first_host)
+    place = tables.Place(asked.store / "v1", asked.cluster, name, asked.first_host)
     with multiprocessing.Pool(asked.workers) if asked.workers > 1 else contextlib.nullcontext() as pool:
         each = pool.map if pool else lambda function, items: list(map(function, items))
         times = timeline(job, each, asked.workers)
-        writer = fleet_tables.Writer(job, times, seen, place)
+        writer = tables.Writer(job, times, seen, place)
         rows = sum(each(writer.write, range(job.hosts)))
     say_truth(asked.store / "truth.json", name, writer)
     print(f"{asked.ranks} ranks, {asked.hours:g} h, {len(times.released)} steps of {writer.usual_ns / 1e9:.4g} s: {rows} rows in {asked.store}")
 
 
-def say_truth(path: Path, name: str, writer: fleet_tables.Writer) -> None:
+def say_truth(path: Path, name: str, writer: tables.Writer) -> None:
     said = json.loads(path.read_text()) if path.exists() else {"jobs": {}}
     said["jobs"][name] = writer.truth()
     path.write_text(json.dumps(said, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
-A Profile of recordings of a real job: fleet_generate.py --from. In: recordings, which the program exports as tables, or folders of such tables.
+A Profile of recordings of a real job: generate.py --from. In: recordings, which the program exports as tables, or folders of such tables.
 
 What a step consists of, how it varies, what it waits for, its stacks, actions, operators and kernels are the recorded ones. Phases that the model
 does not know are in "other". Made up is what a recording of few ranks does not have: the collective of the ranks of a host, and, where there is none at
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from fleet_profile import (
+from .profile import (
     AFTER,
     BEFORE,
     GLOBAL,
@@ -34,7 +34,7 @@ from fleet_profile import (
 
 KNOWN = (*BEFORE, *AFTER, "comm", "checkpoint")
 STACKS_OF_EACH = 6  # of a phase and cause
-PROGRAM = os.environ.get("STEPFLAME", str(Path(__file__).resolve().parents[1] / "build/stepflame"))
+PROGRAM = os.environ.get("STEPFLAME", str(Path(__file__).resolve().parents[2] / "build/stepflame"))
 
 
 def tables(path: Path) -> dict[str, pa.Table]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The tables of what fleet_model.py's job did, as recordings would give them. In: Job, Timeline, and what of it was seen. Out: files of a store."""
+"""The tables of what model.py's job did, as recordings would give them. In: Job, Timeline, and what of it was seen. Out: files of a store."""
 
 import dataclasses
 import datetime
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from fleet_model import RANKS_OF_HOST, Host, Job, Timeline, generator
-from fleet_profile import GLOBAL, Profile
-from fleet_rows import tables
-from fleet_schema import HOUR, MINUTE, PARTS, SECOND
+from .model import RANKS_OF_HOST, Host, Job, Timeline, generator
+from .profile import GLOBAL, Profile
+from .rows import tables
+from .schema import HOUR, MINUTE, PARTS, SECOND
 
 SLOW = 1.5  # of an ordinary step
 RECORDED_NS = 15 * SECOND  # at a time, where it rests between

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Tables of a fleet, made up: generate.py says of what."""
