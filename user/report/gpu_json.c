@@ -197,7 +197,8 @@ static int add_tables(const struct gpu_view *view, const struct gpu_rows *rows, 
 SHAPE(gpu_scope_shape, "gpu_scope",
       "tier:I tiers:[gpu_tier] windows:[gpu_window] kernels:[gpu_kernel] copies:[gpu_copy] sets:[gpu_copy] "
       "apis:[gpu_call] collectives:[gpu_collective] memory:[gpu_call] idle_percent:f? idle_us:{f}? overlap_percent:f? "
-      "action_unknown:I gpus:[gpu] streams:[gpu_stream] devices:[gpu_device] per_step:gpu_per_step? steps:[gpu_step]");
+      "action_unknown:I gpus:[gpu] overheads:[gpu_overhead] profiling_us:f streams:[gpu_stream] devices:[gpu_device] "
+      "per_step:gpu_per_step? steps:[gpu_step]");
 SHAPE(gpu_process_shape, "gpu_of_process", "@target @gpu_scope");
 SHAPE_REPORT(gpu_shape, "gpu_report", "gpu", "@report @gpu_scope usage:[gpu_usage] processes?:[gpu_of_process]");
 
@@ -205,8 +206,8 @@ SHAPE_REPORT(gpu_shape, "gpu_report", "gpu", "@report @gpu_scope usage:[gpu_usag
 static int add_scope(const struct gpu_view *view, uint32_t pid, json_t *object)
 {
 	struct gpu_rows rows;
-	struct table gpus;
-	uint64_t idle_ns;
+	struct table gpus, overheads;
+	uint64_t idle_ns, profiling_ns = 0;
 	int failed = gpu_rows__collect(view, pid, &rows);
 
 	if (failed)
@@ -222,6 +223,9 @@ static int add_scope(const struct gpu_view *view, uint32_t pid, json_t *object)
 	failed |= json_object_set_new(object, "action_unknown", common__json_integer(rows.elsewhere));
 	gpus = table__json(object, "gpus");
 	failed |= gpu_tables__lines(view, pid, &gpus);
+	overheads = table__json(object, "overheads");
+	failed |= gpu_tables__overheads(view, pid, &overheads, &profiling_ns);
+	failed |= json_object_set_new(object, "profiling_us", json_real(profiling_ns / 1e3));
 	failed |= json_object_set_new(object, "streams", json_streams(view, pid));
 	failed |= json_object_set_new(object, "devices", json_gpu_devices(view, pid));
 	failed |= json_object_set_new(object, "per_step", json_per_step(view, pid));

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "user/elf/kernel_name.h"
+#include "user/lib/compare.h"
+#include "user/lib/saturating.h"
 #include "user/model/processes.h"
 #include "user/report/common.h"
 #include "user/report/shape.h"
@@ -288,6 +290,95 @@ int gpu_tables__lines(const struct gpu_view *view, uint32_t pid, struct table *t
 	for (size_t i = 0; i < cnt && !err; i++)
 		if (processes__in_scope(view->job, lines[i].pid, pid))
 			err = add_gpu_line_row(view, &lines[i], table);
+	return err;
+}
+
+/* ---- what CUPTI reports as overhead ---- */
+
+struct gpu_overhead {
+	uint32_t kind; /* CUpti_ActivityOverheadKind; of unknown ones any */
+	uint64_t count, total_ns;
+};
+
+static int compare_overhead(const void *a, const void *b)
+{
+	const struct gpu_overhead *x = a, *y = b;
+
+	return COMPARE(y->total_ns, x->total_ns);
+}
+
+static struct gpu_overhead *overhead_of_kind(struct array *rows, uint32_t kind)
+{
+	struct gpu_overhead *row = rows->items;
+	const char *name = gpu_overhead__name(kind);
+
+	for (size_t i = 0; i < rows->cnt; i++, row++)
+		if (!strcmp(gpu_overhead__name(row->kind), name))
+			return row;
+	row = array__add(rows, sizeof(*row));
+	if (row)
+		row->kind = kind;
+	return row;
+}
+
+/* Longest first; free them also after a failure. 0 or -ENOMEM. */
+static int list_overheads(const struct gpu_view *view, uint32_t pid, struct array *rows)
+{
+	size_t cnt;
+	const struct gpu_act *activities = gpu__activities(view->gpu, &cnt);
+
+	*rows = (struct array){0};
+	for (size_t i = 0; i < cnt; i++) {
+		struct gpu_overhead *row;
+
+		if (activities[i].kind != GPU_ACTIVITY_OVERHEAD ||
+		    !processes__in_scope(view->job, activities[i].pid, pid))
+			continue;
+		row = overhead_of_kind(rows, activities[i].detail[0]);
+		if (!row)
+			return -ENOMEM;
+		row->count++;
+		row->total_ns = saturating__add(row->total_ns, activities[i].duration_ns);
+	}
+	if (rows->cnt)
+		qsort(rows->items, rows->cnt, sizeof(struct gpu_overhead), compare_overhead);
+	return 0;
+}
+
+static int add_overhead_row(const struct gpu_overhead *row, struct table *table)
+{
+	const struct cell cells[] = {
+		cell__json("kind:s", json_string(gpu_overhead__name(row->kind))),
+		cell__json("profiling:b", json_boolean(gpu_overhead__is_profiling(row->kind))),
+		cell__new("count:I", 1, "count", 9, 0, json_integer(row->count)),
+		cell__new("total_us:f", 2, "total ms", 12, 3, json_integer(row->total_ns)),
+		cell__last(3, "what", strdup(gpu_overhead__meaning(row->kind))),
+	};
+
+	return TABLE_ADD(table, cells);
+}
+
+static int add_blank_overhead(struct job *job, struct table *table)
+{
+	return add_overhead_row(&(struct gpu_overhead){0}, table);
+}
+
+SHAPE_ROW(gpu_overhead_shape, "gpu_overhead", add_blank_overhead);
+
+int gpu_tables__overheads(const struct gpu_view *view, uint32_t pid, struct table *table, uint64_t *profiling_ns)
+{
+	struct array rows;
+	const struct gpu_overhead *items;
+	int err = list_overheads(view, pid, &rows);
+
+	items = rows.items;
+	*profiling_ns = 0;
+	for (size_t i = 0; i < rows.cnt && !err; i++) {
+		err = add_overhead_row(&items[i], table);
+		if (gpu_overhead__is_profiling(items[i].kind))
+			*profiling_ns = saturating__add(*profiling_ns, items[i].total_ns);
+	}
+	free(rows.items);
 	return err;
 }
 

@@ -32,7 +32,8 @@ json_t *steps_report__json_waits(const struct step_sum *sum, int phase)
 	return waits;
 }
 
-SHAPE(step_gpu_shape, "step_gpu", "launches:I? copies:I? copied_bytes:I? api_s:f? sync_s:f? busy_s:f? idle_s:f?");
+SHAPE(step_gpu_shape, "step_gpu",
+      "launches:I? copies:I? copied_bytes:I? api_s:f? sync_s:f? busy_s:f? idle_s:f? profiling_s:f?");
 
 /*
  * What steps of ns in total asked the GPU for, and how long it worked. A NULL gpu means that the
@@ -52,7 +53,8 @@ static json_t *json_gpu(const struct gpu_step *gpu, uint64_t ns)
 			  known ? json_integer(gpu->copies) : json_null(),
 			  known ? json_integer(gpu->copied_bytes) : json_null(),
 			  common__json_real(known, gpu->api_ns / 1e9), common__json_real(known, gpu->sync_ns / 1e9),
-			  busy, common__json_real(watched, (gpu->watched_ns - gpu->busy_ns) / 1e9));
+			  busy, common__json_real(watched, (gpu->watched_ns - gpu->busy_ns) / 1e9),
+			  common__json_real(watched, gpu->profiling_ns / 1e9));
 }
 
 SHAPE(step_shape, "step",
