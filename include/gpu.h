@@ -168,6 +168,21 @@ enum gpu_activity {
 	GPU_ACTIVITY__COUNT,
 };
 
+/*
+ * X(id, CUpti_ActivityOverheadKind, name, is it the price of profiling, what it is): time that CUPTI
+ * reports as overhead. Some of it CUDA takes without CUPTI, too.
+ */
+#define STEPFLAME_GPU_OVERHEADS(X)                                                                                   \
+	X(DRIVER_COMPILER, 1, "compiler", 0, "the driver compiled a kernel")                                         \
+	X(CUPTI_BUFFER_FLUSH, 1 << 16, "buffer_flush", 1, "CUPTI handed over its buffers")                           \
+	X(CUPTI_INSTRUMENTATION, 2 << 16, "instrumentation", 1, "CUPTI put instructions of its own into kernels")    \
+	X(CUPTI_RESOURCE, 3 << 16, "resource", 1, "CUPTI made or freed what it needs")                               \
+	X(RUNTIME_TRIGGERED_MODULE_LOADING, 4 << 16, "module_loading", 0, "CUDA's runtime loaded a module")          \
+	X(LAZY_FUNCTION_LOADING, 5 << 16, "function_loading", 0, "a kernel was loaded when it was first used")       \
+	X(COMMAND_BUFFER_FULL, 6 << 16, "command_buffer_full", 0, "the CPU waited for room for commands to the GPU") \
+	X(ACTIVITY_BUFFER_REQUEST, 7 << 16, "buffer_request", 1, "CUPTI asked for a buffer")                         \
+	X(UVM_ACTIVITY_INIT, 8 << 16, "uvm_start", 1, "CUPTI began to watch unified memory")
+
 /* The source of a process's GPU figures; a higher tier knows more. */
 enum gpu_tier {
 	GPU_TIER_NONE,   /* the process has no CUDA, or --gpu off */

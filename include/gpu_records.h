@@ -105,7 +105,7 @@ struct rec_gpu_activity {
 	__u64 name;  /* REC_NAME id of a kernel (mangled) or a function; 0: none */
 	__u64 bytes; /* of a copy or set; for a kernel, its shared memory */
 	__u32 pid;
-	__u32 tid;         /* for CALL: the thread, as stepflame numbers it; else 0 */
+	__u32 tid;         /* for CALL and OVERHEAD: the thread, as stepflame numbers it; else 0 */
 	__u32 correlation; /* id of the CALL that requested the activity */
 	__u16 kind;        /* enum gpu_activity */
 	__u16 direction;   /* enum gpu_direction */

@@ -16,7 +16,7 @@
 
 #define GPU_RING_NAME        "stepflame-gpu"       /* of the memfd, seen as /memfd:stepflame-gpu */
 #define GPU_RING_MAGIC       0x31677072666c7473ULL /* "stlfrpg1", little-endian */
-#define GPU_RING_VERSION     3
+#define GPU_RING_VERSION     4
 #define GPU_RING_CONTROL     4096       /* bytes before the ring */
 #define GPU_RING_BYTES       (8u << 20) /* a power of two; unwritten pages cost nothing */
 #define GPU_RING_PATIENCE_NS 5000000000ULL
@@ -56,6 +56,7 @@ struct gpu_ring_control {
 	uint64_t unknown;            /* records whose kind or layout the library does not know */
 	uint64_t start;              /* head when window `seen` began; the reader skips what lies before */
 	uint64_t begun_ns, ended_ns; /* CLOCK_MONOTONIC: CUPTI reported everything in between; ended 0: active */
+	char holder[64];             /* with GPU_RING_BUSY: who holds CUPTI, as CUPTI names it; "": not known */
 };
 
 /*
@@ -127,6 +128,7 @@ struct gpu_ring_activity {
 		struct {
 			uint32_t type;  /* CUpti_ActivitySynchronizationType, ...OverheadKind; for GRAPH its id */
 			uint32_t event; /* id of the CUDA event; 0: none */
+			uint32_t tid;   /* for OVERHEAD: in the target's pid namespace; 0: of no thread */
 		} other;
 		uint32_t words[8];
 	};

@@ -48,6 +48,7 @@ static inline enum phase phase__of_label(enum label label)
  */
 #define STEPFLAME_ACTION_PHASES(X)              \
 	X("_dataloader_next", DATA)             \
+	X("train_dataloader", DATA)             \
 	X("\0batch_to_device", DATA)            \
 	X("\0_batch_transfer", DATA)            \
 	X("\0\0.training_step", FORWARD)        \

@@ -58,7 +58,7 @@ class Train:
 
     def end(self):
         assert self.process.wait() == 0, self.process.what()
-        assert not self.log("error")
+        assert not self.log("error"), self.log("error")[:3]
 
 
 def start(bench, *args, options=(), **more):

@@ -2,6 +2,7 @@
 """Starting jobs and stepflame, and comparing what stepflame says with what the job knows of itself."""
 
 import array
+import functools
 import glob
 import json
 import os
@@ -407,6 +408,32 @@ def check_lost_at_most(found, *names):
     """Nothing but of these kinds."""
     lost = without_stacks(found["lost"]) if "stack_lost" in names else found["lost"]
     assert Lost({name: count for name, count in lost.items() if name not in names}) == {}, found["lost"]
+
+
+@functools.lru_cache
+def schema():
+    """That of the JSON of all reports, as the program prints it."""
+    result = stepflame("report", "--json-schema")
+    assert result.returncode == OK, result.stderr
+    return json.loads(result.stdout)
+
+
+@functools.lru_cache
+def schema_validator():
+    """None where the package jsonschema is missing."""
+    try:
+        import jsonschema
+    except ImportError:
+        return None
+    return jsonschema.Draft202012Validator(schema())
+
+
+def check_schema(found):
+    """A report's JSON is as `report --json-schema` says."""
+    validator = schema_validator()
+    if validator:
+        error = next(validator.iter_errors(found), None)
+        assert not error, (error.message[:300], [list(e.absolute_path) + [e.message[:200]] for e in error.context][:20])
 
 
 def report(file, *options):

@@ -22,7 +22,7 @@ def program(tmp_path_factory):
     return helpers.compiled(out, helpers.JOBS / "embedded.c", "-O2", "-ldl", "-lpthread")
 
 
-@pythons.parametrize(pythons.of_minor(8, 11, 13), long=(11,))
+@pythons.parametrize(pythons.of_minor(8, 11, 13, 15), long=(11,))
 def test_embedded(bench, program, python):
     folder, library, home = subprocess.run([python, "-c", WHERE], check=True, capture_output=True, text=True).stdout.split()
     go = bench.directory / "go"

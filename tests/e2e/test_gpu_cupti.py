@@ -59,6 +59,27 @@ def test_calls(bench, args):
     assert Counter(r["correlation"] for r in found.of(recfile.GPU_SYNC)) == Counter(s["correlation"] for s in syncs)
 
 
+def test_overhead(bench):
+    """What CUPTI says that it cost, as the double played it: times and threads."""
+    train, record = started(bench, "-s", 60, "-u", 2000, cupti="buffer_records=16")
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    found = Activities(record.file)
+    played = train.log("overhead")
+    rows = [(r["start"], r["end"]) for r in found.of(recfile.OVERHEAD)]
+    assert len(played) >= len(rows) > 0
+    for start, end in rows:
+        near = min(played, key=lambda o: abs(o["start"] - start))
+        assert abs(near["start"] - start) < 50000 and abs(near["end"] - end) < 50000, (near, start, end)
+    tids = {r["tid"] for r in found.of(recfile.OVERHEAD)}
+    assert tids <= {o["tid"] for o in played} and 0 not in tids
+    report = helpers.report(record.file, "--gpu")
+    (row,) = report["overheads"]
+    assert (row["kind"], row["count"], row["profiling"]) == ("buffer_flush", len(rows), True)
+    assert report["profiling_us"] == pytest.approx(sum(end - start for start, end in rows) / 1e3)
+
+
 def test_launched(bench):
     """A command that is started with --gpu cupti has the library; its first work may come before the window."""
     log = bench.directory / "log"

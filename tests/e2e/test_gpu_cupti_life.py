@@ -11,7 +11,7 @@ import gpu
 import helpers
 import pytest
 import recfile
-from gpu_train import NEEDS_CUPTI, OPS, PATIENCE_SECONDS, Activities, Train, check_ops_of, check_times, start, started
+from gpu_train import NEEDS_CUPTI, OPS, PATIENCE_SECONDS, Activities, Train, check_ops, check_ops_of, check_times, start, started
 
 pytestmark = NEEDS_CUPTI
 
@@ -33,7 +33,7 @@ def test_doctor(bench):
     "more, said",
     [
         ({"inject": False}, ("started without", "fix: record --inject -p PID")),
-        ({"cupti": "fail_cuptiSubscribe=35"}, ("the driver lets only root profile", "fix: options nvidia NVreg_RestrictProfilingToAdminUsers=0")),
+        ({"cupti": "fail_cuptiSubscribe_v2=35"}, ("the driver lets only root profile", "fix: options nvidia NVreg_RestrictProfilingToAdminUsers=0")),
     ],
     ids=["no library", "no permission"],
 )
@@ -116,8 +116,11 @@ while not os.path.exists(sys.argv[1]):
 
 
 REFUSALS = {
-    "busy=1": "another tool uses CUPTI",
-    "fail_cuptiSubscribe=15": "CUPTI refused, with error 15",
+    "busy=1": "another tool holds CUPTI: CUPTI for Kineto",
+    "version=130300,several=1,busy=1": "another tool holds CUPTI: CUPTI for Kineto",  # it wants to be alone
+    "version=130300,busy=2": "another tool holds CUPTI: CUPTI for Kineto",  # the driver is too old for several
+    "version=130200,several=1,busy=2": "another tool holds CUPTI: CUPTI for Kineto",  # CUPTI is
+    "fail_cuptiSubscribe_v2=15": "CUPTI refused, with error 15",
     "fail_cuptiActivityEnable=35": "lets only root profile",
     "version=150000": "unsupported version 150000",
 }
@@ -135,9 +138,32 @@ def test_refused(bench, cupti):
     assert found.gpu[train.pid]["tier"] == 1 and REFUSALS[cupti] in found.gpu[train.pid]["why"]
     assert not found.rows
     names = train.cupti()
-    assert names.count("cuptiSubscribe") <= 1 and ("cuptiActivityEnable" in names) == ("Enable" in cupti)
+    tries = 2 if "version=130300" in cupti else 1  # beside others, then alone
+    assert names.count("cuptiSubscribe_v2") <= tries and "cuptiSubscribe" not in names
+    assert ("cuptiActivityEnable" in names) == ("Enable" in cupti)
     if "Enable" in cupti:
         assert "cuptiUnsubscribe" in names
+
+
+@pytest.mark.parametrize("cupti", ["busy=2", "busy=0", "busy=2,buffer_records=16,late_ms=30"])
+def test_beside_others(bench, cupti):
+    """Where CUPTI and its driver let several tools subscribe: all work arrives, and nothing is done that is of one tool alone (train.end)."""
+    train, record = start(bench, "-s", 60, "-u", 2000, "-t", 3, "-g", 3, cupti="version=130300,several=1," + cupti)
+    train.until_cupti("cuptiActivityFlushAll")
+    train.release()
+    helpers.until(helpers.END_SECONDS, lambda: len(train.log("op")) > 300, record.what)
+    record.interrupt()
+    assert record.wait() == helpers.OK, record.what()
+    train.end()
+    found = Activities(record.file)
+    check_times(check_ops(found, train))
+    assert found.gpu[train.pid]["tier"] == 2 and not found.gpu[train.pid]["why"]
+    tids = {row["tid"] for row in found.of(recfile.GPU_API_CALL)}
+    assert len(tids) >= 3 and tids <= {call["tid"] for call in train.log("call")}
+    (subscribed,) = train.log("subscribed")
+    assert subscribed == {"log": "subscribed", "name": "stepflame", "several": True, "result": 0}
+    names = set(train.cupti())
+    assert "cuptiUnsubscribe" in names and not {"cuptiFinalize", "cuptiActivityEnable", "cuptiActivityFlushPeriod", "cuptiSetThreadIdType"} & names
 
 
 def test_no_cupti(bench):

@@ -69,6 +69,22 @@ def assertions(folder):
     return out
 
 
+# What user/inject/inject.h declares itself, as headers before 13.2 and 13.3 have no such thing.
+PARAMS = {"structSize": 0, "subscriberName": 8, "oldSubscriberName": 16, "oldSubscriberSize": 24, "allowMultipleSubscribers": 32}
+NUMBERS = {"CUPTI_ACTIVITY_ATTR_THREAD_ID_TYPE": 21, "CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN": 64}
+OVERHEADS = re.findall(r"X\((\w+), ([\d< ]+), \"", re.search(r"#define STEPFLAME_GPU_OVERHEADS.*?\n\n", Path(helpers.ROOT, "include/gpu.h").read_text(), re.S)[0])
+
+
+def assertions_of_declared(folder):
+    text = "".join((folder / name).read_text(errors="replace") for name in ("cupti_activity.h", "cupti_callbacks.h"))
+    params = re.search(r"typedef struct \{([^{}]*)\} CUpti_SubscriberParams;", text)
+    out = ['_Static_assert(offsetof(CUpti_SubscriberParams, %s) == %d, "params");' % item for item in PARAMS.items() if params and item[0] in params[1]]
+    out += ['_Static_assert(%s == %d, "number");' % item for item in NUMBERS.items() if item[0] + "," in text or "#define " + item[0] in text]
+    kinds = [("CUPTI_ACTIVITY_OVERHEAD_" + name, number) for name, number in OVERHEADS]
+    assert len(kinds) == 9
+    return out + ['_Static_assert(%s == (%s), "overhead");' % kind for kind in kinds if kind[0] + " " in text]
+
+
 def includes(folder):
     """CUDA's own headers: beside CUPTI's, or in the toolkit."""
     places = [folder, *folder.glob("../../cuda_runtime/include"), *Path("/usr/local").glob("cuda*/include"), *Path(helpers.PYTHON).parents[1].glob("lib/*/site-packages/nvidia/*/include")]
@@ -86,7 +102,7 @@ def test_layouts(tmp_path):
             (own / header.name).symlink_to(header)
         deprecated = "#include <cupti_activity_deprecated.h>\n" if (folder / "cupti_activity_deprecated.h").exists() else ""
         source = own / "layouts.c"
-        checks = assertions(folder)
+        checks = assertions(folder) + assertions_of_declared(folder)
         assert len(checks) > 50
         source.write_text("#include <stddef.h>\n#include <cupti.h>\n" + deprecated + "\n".join(checks) + "\n")
         paths = [word for place in [own, *includes(folder)] for word in ("-isystem", str(place))]

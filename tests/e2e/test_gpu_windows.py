@@ -122,7 +122,7 @@ def test_windows(bench, args, cupti):
     check_bounds(trained, windows)
     check_content(trained, windows)
     names = trained.train.cupti()
-    assert names.count("cuptiSubscribe") == names.count("cuptiUnsubscribe") == 3
+    assert names.count("cuptiSubscribe_v2") == names.count("cuptiUnsubscribe") == 3
     # CUPTI was there for the steps, and for no more than one of the wait.
     ends = trained.boundaries()
     for op in trained.ops():

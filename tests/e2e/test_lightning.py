@@ -23,6 +23,8 @@ RUNS = {
     "fit-bare": ["lightning_fit.py", "--logger", "none", "--no-callbacks"],
     "fit-iterable": ["lightning_fit.py", "--iterable"],
     "fit-workers": ["lightning_fit.py", "--workers", 2, "--batches", 50],
+    "fit-setup-row": ["lightning_fit.py", "--workers", 2, "--batches", 50, "--setup-row"],
+    "fit-setup-row-iterable": ["lightning_fit.py", "--iterable", "--batches", 50, "--setup-row"],
     "validate": ["lightning_fit.py", "--stage", "validate", "--batches", 400],
     "test": ["lightning_fit.py", "--stage", "test", "--batches", 400],
     "predict": ["lightning_fit.py", "--stage", "predict", "--batches", 400],
@@ -50,6 +52,7 @@ def test_equals_simple_profiler(shared, run):
         assert row["mean_s"] == pytest.approx(row["total_s"] / row["count"])
         if len(durations) >= 10 and not helpers.GATE:
             assert row["min_s"] == pytest.approx(min(durations), rel=0.1, abs=5 * PER_CALL), row
+    assert ("setup_train_dataloader" in rows) == ("--setup-row" in run)
     # in the order of first occurrence
     assert list(rows) == truth["order"]
     assert sorted(rows, key=lambda name: rows[name]["first_s"]) == truth["order"]

@@ -6,9 +6,10 @@
 
 #include "tests/gpu/cupti_double.h"
 
-#define KINDS         256
-#define CBIDS_MAX     2048
-#define EXTERNALS_MAX 16
+#define KINDS                256
+#define CBIDS_MAX            2048
+#define EXTERNALS_MAX        16
+#define ATTRIBUTE_THREAD_IDS 21 /* CUPTI_ACTIVITY_ATTR_THREAD_ID_TYPE, since 13.3 */
 
 static struct {
 	bool enabled[KINDS];
@@ -211,7 +212,7 @@ static CUptiResult enable(CUpti_ActivityKind kind, bool on)
 {
 	if ((unsigned)kind >= CUPTI_ACTIVITY_KIND_COUNT)
 		return CUPTI_ERROR_INVALID_KIND;
-	if (cupti.settings.busy && on)
+	if (cupti.settings.busy == 1 && on)
 		cupti.core->log("{\"log\":\"error\",\"what\":\"a kind is enabled while another tool has CUPTI\"}");
 	activity.enabled[kind] = on;
 	if (kind == CUPTI_ACTIVITY_KIND_DRIVER || kind == CUPTI_ACTIVITY_KIND_RUNTIME)
@@ -231,20 +232,54 @@ static CUptiResult enable_api(enum core_library library, CUpti_CallbackId cbid, 
 	return CUPTI_SUCCESS;
 }
 
+/* What works for a subscriber alone, and what for one beside others. */
+#define ALONE(body)              (callback__alone(__func__) ?: (body))
+#define BESIDE(subscriber, body) (callback__beside(subscriber) ? (body) : CUPTI_ERROR_INVALID_PARAMETER)
+
+static CUptiResult set_attribute(CUpti_ActivityAttribute attribute, const size_t *size, const void *value)
+{
+	if ((int)attribute == ATTRIBUTE_THREAD_IDS && *size == sizeof(CUpti_ActivityThreadIdType))
+		activity.system_tid =
+			*(const CUpti_ActivityThreadIdType *)value == CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM;
+	return CUPTI_SUCCESS;
+}
+
 CUPTI(cuptiActivityRegisterCallbacks,
       (CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersCallbackCompleteFunc complete), 0,
-      buffers__register(request, complete))
-CUPTI(cuptiActivityEnable, (CUpti_ActivityKind kind), kind, enable(kind, true))
-CUPTI(cuptiActivityEnableAndDump, (CUpti_ActivityKind kind), kind, enable(kind, true))
-CUPTI(cuptiActivityDisable, (CUpti_ActivityKind kind), kind, enable(kind, false))
+      ALONE(buffers__register(request, complete)))
+CUPTI(cuptiActivityRegisterCallbacks_v2,
+      (CUpti_SubscriberHandle subscriber, CUpti_BuffersCallbackRequestFunc_v2 request,
+       CUpti_BuffersCallbackCompleteFunc_v2 complete),
+      0, BESIDE(subscriber, buffers__register_beside(request, complete)))
+CUPTI(cuptiActivityEnable_v2,
+      (CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind, CUpti_ActivityConfig *config), kind,
+      BESIDE(subscriber, enable(kind, true)))
+CUPTI(cuptiActivityDisable_v2,
+      (CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind, CUpti_ActivityConfig *config), kind,
+      BESIDE(subscriber, enable(kind, false)))
+CUPTI(cuptiActivityGetNumDroppedRecords_v2,
+      (CUpti_SubscriberHandle subscriber, CUcontext context, uint32_t stream, size_t *dropped), 0,
+      BESIDE(subscriber, (*dropped = buffers__dropped(), CUPTI_SUCCESS)))
+CUPTI(cuptiActivitySetAttribute_v2,
+      (CUpti_SubscriberHandle subscriber, CUpti_ActivityAttribute attribute, size_t *size, void *value), attribute,
+      BESIDE(subscriber, set_attribute(attribute, size, value)))
+
+CUptiResult cuptiGetTimestamp_v2(CUpti_SubscriberHandle subscriber, uint64_t *timestamp)
+{
+	return BESIDE(subscriber, cuptiGetTimestamp(timestamp));
+}
+
+CUPTI(cuptiActivityEnable, (CUpti_ActivityKind kind), kind, ALONE(enable(kind, true)))
+CUPTI(cuptiActivityEnableAndDump, (CUpti_ActivityKind kind), kind, ALONE(enable(kind, true)))
+CUPTI(cuptiActivityDisable, (CUpti_ActivityKind kind), kind, ALONE(enable(kind, false)))
 CUPTI(cuptiActivityEnableDriverApi, (CUpti_CallbackId cbid, uint8_t on), cbid, enable_api(CORE_DRIVER, cbid, on))
 CUPTI(cuptiActivityEnableRuntimeApi, (CUpti_CallbackId cbid, uint8_t on), cbid, enable_api(CORE_RUNTIME, cbid, on))
 CUPTI(cuptiActivityFlushAll, (uint32_t flag), flag, buffers__flush(flag))
-CUPTI(cuptiActivityFlushPeriod, (uint32_t ms), ms, (buffers__set_period(ms), CUPTI_SUCCESS))
+CUPTI(cuptiActivityFlushPeriod, (uint32_t ms), ms, ALONE((buffers__set_period(ms), CUPTI_SUCCESS)))
 CUPTI(cuptiActivityGetNumDroppedRecords, (CUcontext context, uint32_t stream, size_t *dropped), 0,
-      (*dropped = buffers__dropped(), CUPTI_SUCCESS))
+      ALONE((*dropped = buffers__dropped(), CUPTI_SUCCESS)))
 CUPTI(cuptiSetThreadIdType, (CUpti_ActivityThreadIdType type), type,
-      (activity.system_tid = type == CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM, CUPTI_SUCCESS))
+      ALONE((activity.system_tid = type == CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM, CUPTI_SUCCESS)))
 CUPTI(cuptiActivitySetAttribute, (CUpti_ActivityAttribute attribute, size_t *size, void *value), attribute,
       CUPTI_SUCCESS)
 CUPTI(cuptiActivityEnableLatencyTimestamps, (uint8_t on), on, CUPTI_SUCCESS)

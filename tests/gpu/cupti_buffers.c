@@ -25,6 +25,8 @@ static struct {
 	pthread_mutex_t delivering; /* held by who gives buffers back */
 	CUpti_BuffersCallbackRequestFunc request;
 	CUpti_BuffersCallbackCompleteFunc complete;
+	CUpti_BuffersCallbackRequestFunc_v2 request_beside; /* of a subscriber beside others, instead */
+	CUpti_BuffersCallbackCompleteFunc_v2 complete_beside;
 	uint32_t worker; /* odd: its thread works; grows by one at each change */
 	uint32_t period_ms;
 	struct item *first, **last;
@@ -49,7 +51,9 @@ static struct buffer *request_buffer(void)
 
 	if (!buffer)
 		abort();
-	if (request)
+	if (buffers.request_beside)
+		buffers.request_beside(&buffer->data, &buffer->size, &buffer->max, NULL);
+	else if (request)
 		request(&buffer->data, &buffer->size, &buffer->max);
 	if ((uintptr_t)buffer->data % 8)
 		cupti.core->log("{\"log\":\"error\",\"what\":\"a buffer that is not aligned\"}");
@@ -71,7 +75,10 @@ static void give_back(struct buffer *buffer)
 {
 	cupti.core->log("{\"log\":\"delivered\",\"records\":%zu,\"bytes\":%zu,\"tid\":%u,\"time\":%lu}", buffer->count,
 			buffer->used, cupti.core->tid(), cupti.core->now());
-	buffers.complete(NULL, 0, buffer->data, buffer->size, buffer->used);
+	if (buffers.complete_beside)
+		buffers.complete_beside(buffer->data, buffer->size, buffer->used, NULL);
+	else
+		buffers.complete(NULL, 0, buffer->data, buffer->size, buffer->used);
 	free(buffer);
 }
 
@@ -209,7 +216,8 @@ static void add_overhead(uint64_t start_ns)
 	item->overhead.objectId.pt.threadId = cupti.core->tid();
 	item->overhead.start = cupti__time(start_ns);
 	item->overhead.end = cupti__time(end_ns);
-	cupti.core->log("{\"log\":\"overhead\",\"start\":%lu,\"end\":%lu}", start_ns, end_ns);
+	cupti.core->log("{\"log\":\"overhead\",\"tid\":%u,\"start\":%lu,\"end\":%lu}", cupti.core->tid(), start_ns,
+			end_ns);
 	item__add(item, sizeof(item->overhead), end_ns);
 }
 
@@ -331,13 +339,27 @@ CUptiResult buffers__register(CUpti_BuffersCallbackRequestFunc request, CUpti_Bu
 		return CUPTI_ERROR_INVALID_PARAMETER;
 	buffers.request = request;
 	buffers.complete = complete;
+	buffers.request_beside = NULL;
+	buffers.complete_beside = NULL;
+	return CUPTI_SUCCESS;
+}
+
+CUptiResult buffers__register_beside(CUpti_BuffersCallbackRequestFunc_v2 request,
+				     CUpti_BuffersCallbackCompleteFunc_v2 complete)
+{
+	if (!request || !complete)
+		return CUPTI_ERROR_INVALID_PARAMETER;
+	buffers.request_beside = request;
+	buffers.complete_beside = complete;
 	return CUPTI_SUCCESS;
 }
 
 CUptiResult buffers__flush(uint32_t flag)
 {
-	if (!buffers.complete)
+	if (!buffers.complete && !buffers.complete_beside)
 		return CUPTI_ERROR_INVALID_OPERATION;
+	if (flag & CUPTI_ACTIVITY_FLAG_FLUSH_FORCED)
+		callback__alone("a forced flush");
 	deliver(flag & CUPTI_ACTIVITY_FLAG_FLUSH_FORCED, true);
 	return CUPTI_SUCCESS;
 }
@@ -397,7 +419,7 @@ uint32_t buffers__record_size(CUpti_ActivityKind kind)
 	}
 }
 
-CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t bytes, CUpti_Activity **record)
+static CUptiResult next_record(uint8_t *buffer, size_t bytes, CUpti_Activity **record)
 {
 	uint8_t *at;
 
@@ -408,4 +430,17 @@ CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t bytes, CUpti_Acti
 		return CUPTI_ERROR_MAX_LIMIT_REACHED;
 	*record = (CUpti_Activity *)at;
 	return buffers__record_size((*record)->kind) ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_KIND;
+}
+
+CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t bytes, CUpti_Activity **record)
+{
+	CUptiResult result = callback__alone(__func__);
+
+	return result ? result : next_record(buffer, bytes, record);
+}
+
+CUptiResult cuptiActivityGetNextRecord_v2(CUpti_SubscriberHandle subscriber, uint8_t *buffer, size_t bytes,
+					  CUpti_Activity **record)
+{
+	return callback__beside(subscriber) ? next_record(buffer, bytes, record) : CUPTI_ERROR_INVALID_PARAMETER;
 }

@@ -2,6 +2,7 @@
 /* The double of libcupti: its settings, its clock, and callbacks at the entry and exit of functions. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct CUpti_Subscriber_st one;
 	bool subscribed;
+	bool beside; /* others */
 	uint8_t enabled[CUPTI_CB_DOMAIN_SIZE][CBIDS_MAX];
 	struct {
 		char function[64];
@@ -189,7 +191,7 @@ void callback__leave(struct core_call *call)
 
 void callback__reset(void)
 {
-	callback.subscribed = false;
+	callback.subscribed = callback.beside = false;
 	memset(callback.enabled, 0, sizeof(callback.enabled));
 }
 
@@ -210,6 +212,55 @@ static CUptiResult subscribe(CUpti_SubscriberHandle *subscriber, CUpti_CallbackF
 	}
 	pthread_mutex_unlock(&callback.lock);
 	return result;
+}
+
+/* As CUPTI adds to a name. */
+static const char other[] = "CUPTI for Kineto";
+
+/* CUpti_SubscriberParams of 13.2; those of 13.0 end before `several`. */
+struct params {
+	size_t size;
+	const char *name;
+	char *holder;
+	size_t holder_bytes;
+	uint8_t several;
+};
+
+/* Several may subscribe where the driver lets them and all that are there want it. */
+static CUptiResult subscribe_by(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc function, void *userdata,
+				const struct params *params)
+{
+	bool several = params && params->size > offsetof(struct params, several) && params->several;
+	int64_t busy = cupti.settings.busy;
+	CUptiResult result = CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+
+	if (params && params->size < offsetof(struct params, several))
+		return CUPTI_ERROR_INVALID_PARAMETER;
+	if (busy && params && params->holder)
+		snprintf(params->holder, params->holder_bytes, "%s", other);
+	if (several && (!cupti.settings.several || busy == 1))
+		return result;
+	if (several && busy == 2)
+		cupti.settings.busy = 0;
+	result = subscribe(subscriber, function, userdata);
+	cupti.settings.busy = busy;
+	callback.beside = !result && several;
+	cupti.core->log("{\"log\":\"subscribed\",\"name\":\"%s\",\"several\":%s,\"result\":%d}",
+			params && params->name ? params->name : "", several ? "true" : "false", result);
+	return result;
+}
+
+bool callback__beside(CUpti_SubscriberHandle subscriber)
+{
+	return callback.subscribed && callback.beside && subscriber == &callback.one;
+}
+
+CUptiResult callback__alone(const char *function)
+{
+	if (!callback.beside)
+		return CUPTI_SUCCESS;
+	cupti.core->log("{\"log\":\"error\",\"what\":\"%s beside another subscriber\"}", function);
+	return CUPTI_ERROR_NOT_SUPPORTED;
 }
 
 static CUptiResult unsubscribe(CUpti_SubscriberHandle subscriber)
@@ -245,7 +296,7 @@ CUPTI(cuptiSubscribe, (CUpti_SubscriberHandle * subscriber, CUpti_CallbackFunc f
 CUPTI(cuptiSubscribe_v2,
       (CUpti_SubscriberHandle * subscriber, CUpti_CallbackFunc function, void *userdata,
        CUpti_SubscriberParams *params),
-      0, subscribe(subscriber, function, userdata))
+      0, subscribe_by(subscriber, function, userdata, (const struct params *)params))
 CUPTI(cuptiUnsubscribe, (CUpti_SubscriberHandle subscriber), 0, unsubscribe(subscriber))
 CUPTI(cuptiEnableCallback,
       (uint32_t on, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain, CUpti_CallbackId cbid),
@@ -267,6 +318,7 @@ CUPTI(cuptiEnableAllDomains, (uint32_t on, CUpti_SubscriberHandle subscriber), o
 /* CUPTI may only be taken down where none of its callbacks and none of its own code is at work in the thread. */
 static CUptiResult finalize(void)
 {
+	callback__alone("cuptiFinalize");
 	if (!inside_exit)
 		cupti.core->log("{\"log\":\"error\",\"what\":\"cuptiFinalize outside of the exit of a function\"}");
 	pthread_mutex_lock(&callback.lock);

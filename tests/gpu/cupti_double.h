@@ -9,17 +9,27 @@
 #include "tests/gpu/core.h"
 
 /* How it behaves: GPU_DOUBLE_CUPTI, or gpu_double_cupti(), "late_ms=20,shuffle=1,fail_cuptiSubscribe=35". */
-#define CUPTI_SETTINGS(X)                                                                          \
-	X(late_ms, 0)        /* records are complete so long after what they tell of */            \
-	X(shuffle, 0)        /* 1: they come in any order */                                       \
-	X(buffer_records, 0) /* a buffer is full with so many; 0: with what fits */                \
-	X(drop, 0)           /* every so manyth is dropped */                                      \
-	X(no_time, 0)        /* every so manyth of the GPU has no times */                         \
-	X(unknown, 0)        /* before every so manyth comes one of a kind that no header knows */ \
-	X(busy, 0)           /* 1: another tool is subscribed */                                   \
-	X(version, CUPTI_API_VERSION)                                                              \
-	X(offset_ns, 1000000000000000000)                                                          \
+#define CUPTI_SETTINGS(X)                                                                                \
+	X(late_ms, 0)        /* records are complete so long after what they tell of */                  \
+	X(shuffle, 0)        /* 1: they come in any order */                                             \
+	X(buffer_records, 0) /* a buffer is full with so many; 0: with what fits */                      \
+	X(drop, 0)           /* every so manyth is dropped */                                            \
+	X(no_time, 0)        /* every so manyth of the GPU has no times */                               \
+	X(unknown, 0)        /* before every so manyth comes one of a kind that no header knows */       \
+	X(busy, 0)           /* 1: another tool is subscribed, alone; 2: one that lets others be, too */ \
+	X(several, 0)        /* 1: the driver lets several subscribe */                                  \
+	X(version, CUPTI_API_VERSION)                                                                    \
+	X(offset_ns, 1000000000000000000)                                                                \
 	X(drift_ppm, 20)
+
+/* What headers before 13.2 do not declare. */
+#if CUPTI_API_VERSION < 130200
+typedef void CUpti_ActivityConfig;
+typedef void CUpti_BufferCallbackRequestInfo;
+typedef void CUpti_BufferCallbackCompleteInfo;
+typedef void (*CUpti_BuffersCallbackRequestFunc_v2)(uint8_t **, size_t *, size_t *, CUpti_BufferCallbackRequestInfo *);
+typedef void (*CUpti_BuffersCallbackCompleteFunc_v2)(uint8_t *, size_t, size_t, CUpti_BufferCallbackCompleteInfo *);
+#endif
 
 struct cupti_settings {
 #define X(name, value) int64_t name;
@@ -51,6 +61,9 @@ CUptiResult cupti__tell(const char *function, int64_t argument, uint64_t start_n
 	}
 
 /* cupti_callback.c */
+/* Whether it is the subscriber, beside others; what is of one subscriber alone says an error in the log. */
+bool callback__beside(CUpti_SubscriberHandle subscriber);
+CUptiResult callback__alone(const char *function);
 void callback__enter(struct core_call *call);
 void callback__leave(struct core_call *call);
 void callback__reset(void);
@@ -81,6 +94,8 @@ struct item *item__new(CUpti_ActivityKind kind);
 /* Takes it over; time_ns: the end of what it tells of. Whether it will come. */
 bool item__add(struct item *item, uint32_t size, uint64_t time_ns);
 CUptiResult buffers__register(CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersCallbackCompleteFunc complete);
+CUptiResult buffers__register_beside(CUpti_BuffersCallbackRequestFunc_v2 request,
+				     CUpti_BuffersCallbackCompleteFunc_v2 complete);
 CUptiResult buffers__flush(uint32_t flag);
 void buffers__set_period(uint32_t ms);
 void buffers__start(void); /* the thread that gives back full ones */

@@ -71,7 +71,7 @@ def test_less_is_known(tmp_path):
         job.step({"other": 10 * MS})
     all_time = kernels([(START + i * MS, START + i * MS + 500 * US) for i in range(200)])
     probes = helpers.report(write(tmp_path / "a.rec", records_of(job, [], tier=1)), "--steps")
-    assert probes["steps"][3]["gpu"] == {"launches": 103, "copies": 3, "copied_bytes": 3000, "api_s": 0.003000003, "sync_s": 0.001000003, "busy_s": None, "idle_s": None}
+    assert probes["steps"][3]["gpu"] == {"launches": 103, "copies": 3, "copied_bytes": 3000, "api_s": 0.003000003, "sync_s": 0.001000003, "busy_s": None, "idle_s": None, "profiling_s": None}
     assert "busy" not in helpers.report_text(tmp_path / "a.rec", "--steps")
     cupti = helpers.report(write(tmp_path / "b.rec", records_of(job, all_time, told=False)), "--steps")
     assert cupti["steps"][3]["gpu"]["launches"] is None and cupti["steps"][3]["gpu"]["busy_s"] == pytest.approx(0.005)
@@ -160,3 +160,40 @@ def test_diff(tmp_path):
     plain = write(tmp_path / "plain.rec", preamble() + job.records)
     found = json.loads(subprocess.run([helpers.STEPFLAME, "diff", plain, b, "--json", "--all"], capture_output=True, text=True, check=True).stdout)
     assert found["gpu"] == found["gpu_work"] == []
+
+
+def overhead(kind, start_ns, duration_ns, tid=PID):
+    """kind: as CUPTI numbers it."""
+    return rec.gpu_activity(PID, rec.OVERHEAD, start_ns, duration_ns, tid=tid, detail=(kind, 0, 0, 0, 0, 0, 0, 0))
+
+
+COMPILER, FLUSH, RESOURCE, LOADING, NEW = 1, 1 << 16, 3 << 16, 5 << 16, 99 << 16  # CUpti_ActivityOverheadKind
+
+
+def test_profiling(tmp_path):
+    """Overhead of CUPTI itself is time lost to profiling, of the thread that it names; what CUDA takes anyway is not, nor a kind that is not known."""
+    job = Job()
+    for _ in range(20):
+        job.step({"other": 10 * MS})
+    flushes = [overhead(FLUSH, START + 12 * MS, 2 * MS), overhead(RESOURCE, START + 13 * MS, 2 * MS)]  # one begins in the other: 3 ms
+    flushes += [overhead(FLUSH, START + 58 * MS, 4 * MS), overhead(FLUSH, START + 70 * MS, MS, tid=PID + 1)]  # in two steps; of another thread
+    others = [overhead(LOADING, START + 80 * MS, 5 * MS), overhead(COMPILER, START + 90 * MS, 7 * MS), overhead(NEW, START + 100 * MS, MS)]
+    work = kernels([(START + i * MS, START + i * MS + 500 * US) for i in range(200)])
+    file = write(tmp_path / "x.rec", records_of(job, work + flushes + others))
+    found = helpers.report(file, "--steps")
+    lost = {i: pytest.approx(s) for i, s in {1: 0.003, 5: 0.002, 6: 0.002}.items()}
+    assert {i: step["gpu"]["profiling_s"] for i, step in enumerate(found["steps"]) if step["gpu"]["profiling_s"]} == lost
+    assert found["all"]["gpu"]["profiling_s"] == pytest.approx(0.007)
+    assert "0.007 s of these steps lost to CUPTI" in " ".join(helpers.report_text(file, "--steps").split())
+    gpu = helpers.report(file, "--gpu")
+    rows = {row["kind"]: (row["count"], row["total_us"], row["profiling"]) for row in gpu["overheads"]}
+    assert rows == {
+        "buffer_flush": (3, 7000, True),
+        "compiler": (1, 7000, False),
+        "function_loading": (1, 5000, False),
+        "resource": (1, 2000, True),
+        "other": (1, 1000, False),
+    }
+    assert gpu["profiling_us"] == 9000
+    text = " ".join(helpers.report_text(file, "--gpu").split())
+    assert "3 7.000 CUPTI handed over its buffers" in text and "9.000 ms of it were lost to profiling" in text, text

@@ -35,6 +35,41 @@ const char *gpu_window__end_name(unsigned int end)
 	return names[end < GPU_WINDOW__COUNT ? end : GPU_WINDOW_OPEN];
 }
 
+static const struct overhead {
+	uint32_t kind;
+	const char *name, *meaning;
+	bool profiling;
+} overheads[] = {
+#define X(id, number, name, profiling, meaning) {number, name, meaning, profiling},
+	STEPFLAME_GPU_OVERHEADS(X)
+#undef X
+};
+
+static const struct overhead *find_overhead(uint32_t kind)
+{
+	static const struct overhead other = {.name = "other", .meaning = "of a kind that is not known"};
+
+	for (size_t i = 0; i < sizeof(overheads) / sizeof(*overheads); i++)
+		if (overheads[i].kind == kind)
+			return &overheads[i];
+	return &other;
+}
+
+const char *gpu_overhead__name(uint32_t kind)
+{
+	return find_overhead(kind)->name;
+}
+
+const char *gpu_overhead__meaning(uint32_t kind)
+{
+	return find_overhead(kind)->meaning;
+}
+
+bool gpu_overhead__is_profiling(uint32_t kind)
+{
+	return find_overhead(kind)->profiling;
+}
+
 enum gpu_class gpu_api__class(unsigned int api)
 {
 	return apis[api < GPU_API__COUNT ? api : GPU_API_NONE].class;

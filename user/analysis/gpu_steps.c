@@ -28,6 +28,7 @@ static void gpu_step__add(struct gpu_step *sum, const struct gpu_step *step)
 	sum->sync_ns = saturating__add(sum->sync_ns, step->sync_ns);
 	sum->watched_ns = saturating__add(sum->watched_ns, step->watched_ns);
 	sum->busy_ns = saturating__add(sum->busy_ns, step->busy_ns);
+	sum->profiling_ns = saturating__add(sum->profiling_ns, step->profiling_ns);
 }
 
 bool gpu_step__calls(const struct gpu *gpu, const struct step_track *track, const struct step *step, size_t *at,
@@ -98,6 +99,34 @@ static void add_kernels(struct gpu_steps *out, const struct gpu *gpu, const stru
 	}
 }
 
+/* Of overheads inside each other, time counts once. */
+static void add_profiling(struct gpu_steps *out, const struct gpu *gpu, const struct step_track *track)
+{
+	size_t cnt, at = 0;
+	const struct gpu_act *activities = gpu__activities(gpu, &cnt);
+	uint64_t counted_ns = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		const struct gpu_act *activity = &activities[i];
+		uint64_t from_ns = activity->start_ns, to_ns = gpu_act__end_ns(activity);
+
+		if (activity->kind != GPU_ACTIVITY_OVERHEAD || activity->pid != track->pid ||
+		    activity->tid != track->tid || !gpu_overhead__is_profiling(activity->detail[0]))
+			continue;
+		from_ns = from_ns > counted_ns ? from_ns : counted_ns;
+		counted_ns = to_ns > counted_ns ? to_ns : counted_ns;
+		while (at < track->step_cnt && track->steps[at].end_ns <= from_ns)
+			at++;
+		for (size_t s = at; s < track->step_cnt && track->steps[s].start_ns < to_ns; s++) {
+			const struct step *step = &track->steps[s];
+			uint64_t start_ns = from_ns > step->start_ns ? from_ns : step->start_ns;
+			uint64_t end_ns = to_ns < step->end_ns ? to_ns : step->end_ns;
+
+			out->steps[s].profiling_ns += end_ns > start_ns ? end_ns - start_ns : 0;
+		}
+	}
+}
+
 static void sum_gpu_steps(struct gpu_steps *out, const struct step_track *track)
 {
 	for (size_t i = 0; i < track->step_cnt; i++)
@@ -120,6 +149,7 @@ int gpu_steps__new(const struct gpu *gpu, const struct gpu_time *time, const str
 	add_step_calls(out, gpu, track);
 	add_step_work(out, time, track);
 	add_kernels(out, gpu, track);
+	add_profiling(out, gpu, track);
 	sum_gpu_steps(out, track);
 	return 0;
 }

@@ -16,6 +16,7 @@ struct gpu_step {
 	uint64_t api_ns, sync_ns; /* in calls except waits; in waits */
 	uint64_t watched_ns;      /* time of the step that CUPTI watched */
 	uint64_t busy_ns;         /* part of watched_ns in which GPUs worked; the mean of several GPUs */
+	uint64_t profiling_ns;    /* what its thread lost to CUPTI, as CUPTI reports it */
 };
 
 struct gpu_steps {

@@ -15,6 +15,7 @@
 #include "user/cmd/print.h"
 #include "user/lib/log.h"
 #include "user/report/report.h"
+#include "user/report/schema.h"
 
 enum {
 	OPT_SUMMARY = 256,
@@ -31,6 +32,7 @@ enum {
 	OPT_ACTION,
 	OPT_PER_RANK,
 	OPT_CSV,
+	OPT_JSON_SCHEMA,
 	OPT_BY_ACTION,
 	OPT_BY_OP,
 	OPT_OVERLOADS,
@@ -46,6 +48,7 @@ struct report_args {
 	const char *file;
 	const char *report;
 	unsigned int switches; /* the switches[] that were given */
+	bool schema;
 	struct report_options options;
 };
 
@@ -114,6 +117,8 @@ static const struct argp_option options[] = {
 	 "CSV, the rows of one table with the keys of the JSON: actions; with --advanced the functions of each action, "
 	 "with --ops operators, with --steps all steps, with --io system calls of each process, with --gpu kernels",
 	 0},
+	{"json-schema", OPT_JSON_SCHEMA, NULL, 0,
+	 "a JSON Schema (draft 2020-12) of the JSON of all reports, and nothing else; reads no recording", 0},
 	{0},
 };
 
@@ -261,6 +266,9 @@ static error_t parse_report_or_die(int key, char *arg, struct argp_state *state)
 	case OPT_CSV:
 		arguments->options.csv = true;
 		break;
+	case OPT_JSON_SCHEMA:
+		arguments->schema = true;
+		break;
 	case ARGP_KEY_ARG:
 		if (arguments->file)
 			argp_error(state, "one recording at a time, not '%s' too", arg);
@@ -342,6 +350,16 @@ out:
 	return err;
 }
 
+/* 0, or -errno after a message. */
+static int print_schema(void)
+{
+	int err = schema__print(stdout);
+
+	if (err && err != -EPIPE)
+		log__error(NULL, "cannot print the schema: %s", strerror(-err));
+	return err == -EPIPE ? 0 : err;
+}
+
 int cmd_report(int argc, char **argv)
 {
 	struct report_args arguments = {.options.limit = -1};
@@ -355,6 +373,8 @@ int cmd_report(int argc, char **argv)
 		arguments.options.file = input__is_stdin(arguments.file) ? "FILE" : arguments.file;
 	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
+	if (arguments.schema)
+		return log__exit_code(print_schema());
 
 	job = job__new();
 	err = job ? input__read(arguments.file, add_record_to_report, job) : -ENOMEM;

@@ -14,6 +14,21 @@
 
 #include "user/inject/inject.h"
 
+#if CUPTI_API_VERSION >= 130000
+#define SAME(ours, theirs)                                                                                            \
+	_Static_assert(offsetof(struct cupti_params, ours) == offsetof(CUpti_SubscriberParams, theirs), "its place"); \
+	_Static_assert(sizeof(((struct cupti_params *)0)->ours) == sizeof(((CUpti_SubscriberParams *)0)->theirs),     \
+		       "its size")
+SAME(size, structSize);
+SAME(name, subscriberName);
+SAME(holder, oldSubscriberName);
+SAME(holder_bytes, oldSubscriberSize);
+#if CUPTI_API_VERSION >= 130200
+SAME(several, allowMultipleSubscribers);
+#endif
+_Static_assert(CUPTI_HOLDER_BYTES >= CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN, "room for a name");
+#endif
+
 /* Records of CUDA 11.0 (13) to 13.x all begin with the fields that decode.c reads. */
 #define VERSION_FIRST    13
 #define VERSION_LAST_OLD 99 /* 12.9 has 28; from 13.0 on it is 130000 + ... */
@@ -111,8 +126,38 @@ int cupti__open(struct cupti *cupti, const char *path)
 	whole = whole && (cupti->name || !needed);
 	INJECT_CUPTI(X)
 #undef X
+	cupti->Subscribe_v2 = dlsym(library, "cuptiSubscribe_v2");
+	cupti->may_share = cupti->Subscribe_v2;
+#define X(name, arguments)                           \
+	cupti->name = dlsym(library, "cupti" #name); \
+	cupti->may_share = cupti->may_share && cupti->name;
+	INJECT_CUPTI_SHARED(X)
+#undef X
 	if (!whole || cupti->GetVersion(&cupti->version))
 		return -ENOTSUP;
+	cupti->may_share = cupti->may_share && cupti->version >= CUPTI_SEVERAL_VERSION;
 	cupti->library = library;
 	return 0;
+}
+
+CUptiResult cupti__subscribe(struct cupti *cupti, CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc on_call,
+			     void *ctx, char holder[CUPTI_HOLDER_BYTES])
+{
+	struct cupti_params params = {.size = sizeof(params),
+				      .name = "stepflame",
+				      .holder = holder,
+				      .holder_bytes = CUPTI_HOLDER_BYTES,
+				      .several = 1};
+
+	memset(holder, 0, CUPTI_HOLDER_BYTES);
+	cupti->subscriber = NULL;
+	if (!cupti->Subscribe_v2)
+		return cupti->Subscribe(subscriber, on_call, ctx);
+	/* Refused by an older driver, and where another tool wants to be alone. */
+	if (cupti->may_share && !cupti->Subscribe_v2(subscriber, on_call, ctx, &params)) {
+		cupti->subscriber = *subscriber;
+		return CUPTI_SUCCESS;
+	}
+	params.size = CUPTI_PARAMS_ALONE;
+	return cupti->Subscribe_v2(subscriber, on_call, ctx, &params);
 }

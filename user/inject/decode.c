@@ -31,8 +31,13 @@ SAME(oldest_copy, CUpti_ActivityMemcpy6, streamId);
 SAME(oldest_peer_copy, CUpti_ActivityMemcpyPtoP4, correlationId);
 SAME(oldest_set, CUpti_ActivityMemset4, correlationId);
 SAME(CUpti_ActivitySynchronization, CUpti_ActivitySynchronization2, cudaEventId);
+SAME(CUpti_ActivityOverhead, CUpti_ActivityOverhead3, objectId);
 SAME(CUpti_ActivityOverhead, CUpti_ActivityOverhead3, end);
 SAME(CUpti_ActivityGraphTrace, CUpti_ActivityGraphTrace2, streamId);
+#define X(id, number, ...) \
+	_Static_assert(CUPTI_ACTIVITY_OVERHEAD_##id == (number), "CUPTI has renumbered its overhead");
+STEPFLAME_GPU_OVERHEADS(X)
+#undef X
 #endif
 
 /*
@@ -226,6 +231,8 @@ static void overhead(const CUpti_ActivityOverhead *r, struct gpu_ring_activity *
 	out->end_ns = r->end;
 	out->device = out->context = out->stream = UINT32_MAX;
 	out->other.type = r->overheadKind;
+	if (r->objectKind == CUPTI_ACTIVITY_OBJECT_THREAD)
+		out->other.tid = r->objectId.pt.threadId;
 }
 
 static void decode_copy(const oldest_copy *r, struct gpu_ring_activity *out)

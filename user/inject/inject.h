@@ -20,6 +20,36 @@
 #include "include/gpu.h"
 #include "include/gpu_ring.h"
 
+/*
+ * CUpti_SubscriberParams of CUPTI 13.2 and later; the one of 13.0 and 13.1 ends before `several`, and
+ * headers before that have none.
+ */
+struct cupti_params {
+	size_t size; /* of what is set */
+	const char *name;
+	char *holder; /* out: who holds CUPTI */
+	size_t holder_bytes;
+	uint8_t several; /* 1: beside other subscribers */
+	uint8_t pad[7];
+};
+
+#define CUPTI_HOLDER_BYTES    64 /* CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN */
+#define CUPTI_PARAMS_ALONE    offsetof(struct cupti_params, several)
+
+#define CUPTI_SEVERAL_VERSION 130300
+#define CUPTI_ATTR_THREAD_IDS 21 /* CUPTI_ACTIVITY_ATTR_THREAD_ID_TYPE, since 13.3 */
+
+/* What is needed to share CUPTI with others, since 13.3: X(name, arguments). */
+#define INJECT_CUPTI_SHARED(X)                                                                                     \
+	X(GetTimestamp_v2, (CUpti_SubscriberHandle, uint64_t *))                                                   \
+	X(ActivityRegisterCallbacks_v2, (CUpti_SubscriberHandle, void (*)(uint8_t **, size_t *, size_t *, void *), \
+					 void (*)(uint8_t *, size_t, size_t, void *)))                             \
+	X(ActivityEnable_v2, (CUpti_SubscriberHandle, CUpti_ActivityKind, void *))                                 \
+	X(ActivityDisable_v2, (CUpti_SubscriberHandle, CUpti_ActivityKind, void *))                                \
+	X(ActivityGetNextRecord_v2, (CUpti_SubscriberHandle, uint8_t *, size_t, CUpti_Activity **))                \
+	X(ActivityGetNumDroppedRecords_v2, (CUpti_SubscriberHandle, CUcontext, uint32_t, size_t *))                \
+	X(ActivitySetAttribute_v2, (CUpti_SubscriberHandle, CUpti_ActivityAttribute, size_t *, void *))
+
 /* The functions that the library uses of CUPTI: X(name without its prefix, needed). */
 #define INJECT_CUPTI(X)                    \
 	X(GetVersion, 1)                   \
@@ -45,6 +75,12 @@ struct cupti {
 #define X(name, needed) __typeof__(&cupti##name) name;
 	INJECT_CUPTI(X)
 #undef X
+#define X(name, arguments) CUptiResult(*name) arguments;
+	X(Subscribe_v2, (CUpti_SubscriberHandle *, CUpti_CallbackFunc, void *, struct cupti_params *))
+	INJECT_CUPTI_SHARED(X)
+#undef X
+	bool may_share;                    /* it has all of these */
+	CUpti_SubscriberHandle subscriber; /* while it is subscribed beside others; else NULL */
 };
 
 /*
@@ -54,6 +90,12 @@ struct cupti {
 int cupti__open(struct cupti *cupti, const char *path);
 /* Does the decoder know the layout of this version's records? */
 bool cupti__known(uint32_t version);
+/*
+ * Subscribes, beside others where this CUPTI and its driver let it, else alone. holder: who is in the
+ * way, where CUPTI says it; else "".
+ */
+CUptiResult cupti__subscribe(struct cupti *cupti, CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc on_call,
+			     void *ctx, char holder[CUPTI_HOLDER_BYTES]);
 
 /* The writer's side of the shared memory; one thread at a time. */
 struct ring {

@@ -80,6 +80,12 @@ static uint64_t now_ns(void)
 	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
+/* Another subscriber may have a clock of its own. */
+static CUptiResult read_clock(const struct cupti *cupti, uint64_t *ns)
+{
+	return cupti->subscriber ? cupti->GetTimestamp_v2(cupti->subscriber, ns) : cupti->GetTimestamp(ns);
+}
+
 /*
  * Takes the best of some readings: the kernel may preempt this thread between two of them. told_ns
  * as in struct gpu_ring_clock. Call it under `writing`.
@@ -92,7 +98,7 @@ static void send_clock(uint64_t told_ns)
 		struct gpu_ring_clock rec = {.hdr = {.type = GPU_RING_CLOCK, .size = sizeof(rec)}, .told_ns = told_ns};
 
 		rec.before_ns = now_ns();
-		if (shared.decoder.cupti->GetTimestamp(&rec.cupti_ns))
+		if (read_clock(shared.decoder.cupti, &rec.cupti_ns))
 			return;
 		rec.behind_ns = now_ns();
 		if (rec.behind_ns - rec.before_ns < best.behind_ns - best.before_ns)
@@ -120,8 +126,16 @@ static void count_dropped(const struct cupti *cupti)
 {
 	size_t dropped = 0;
 
-	if (!cupti->ActivityGetNumDroppedRecords(NULL, 0, &dropped) && dropped)
+	if (!(cupti->subscriber ? cupti->ActivityGetNumDroppedRecords_v2(cupti->subscriber, NULL, 0, &dropped)
+				: cupti->ActivityGetNumDroppedRecords(NULL, 0, &dropped)) &&
+	    dropped)
 		__atomic_fetch_add(&shared.decoder.ring->control->dropped, dropped, __ATOMIC_RELAXED);
+}
+
+static CUptiResult next_record(const struct cupti *cupti, uint8_t *buffer, size_t size, CUpti_Activity **record)
+{
+	return cupti->subscriber ? cupti->ActivityGetNextRecord_v2(cupti->subscriber, buffer, size, record)
+				 : cupti->ActivityGetNextRecord(buffer, size, record);
 }
 
 static void decode_buffer(uint8_t *buffer, size_t size)
@@ -133,7 +147,7 @@ static void decode_buffer(uint8_t *buffer, size_t size)
 	 * A truncated record ends the buffer, and so does a record of a kind that this CUPTI does
 	 * not know.
 	 */
-	while (!cupti->ActivityGetNextRecord(buffer, size, &record)) {
+	while (!next_record(cupti, buffer, size, &record)) {
 		size_t at = (uint8_t *)record - buffer;
 
 		if ((uint8_t *)record < buffer || at + sizeof(*record) > size)
@@ -159,6 +173,17 @@ static void on_completed(CUcontext context, uint32_t stream, uint8_t *buffer, si
 		decode_buffer(buffer, valid);
 	pthread_mutex_unlock(&shared.writing);
 	__atomic_fetch_and(&shared.taken, ~(1u << at / BUFFER_BYTES), __ATOMIC_RELEASE);
+}
+
+/* The same for a subscriber beside others. */
+static void on_requested_beside(uint8_t **buffer, size_t *size, size_t *record_cnt, void *info)
+{
+	on_requested(buffer, size, record_cnt);
+}
+
+static void on_completed_beside(uint8_t *buffer, size_t size, size_t valid, void *info)
+{
+	on_completed(NULL, 0, buffer, size, valid);
 }
 
 static long futex(uint32_t *word, int what, uint32_t value, const struct timespec *timeout)
@@ -248,6 +273,14 @@ static void send_devices(struct window *w)
  */
 static void set_thread_ids(struct window *w, bool ours)
 {
+	if (w->cupti.subscriber) {
+		CUpti_ActivityThreadIdType kind = CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM;
+		size_t size = sizeof(kind);
+
+		if (ours)
+			w->cupti.ActivitySetAttribute_v2(w->cupti.subscriber, CUPTI_ATTR_THREAD_IDS, &size, &kind);
+		return;
+	}
 	if (!w->cupti.SetThreadIdType)
 		return;
 	if (ours && (!w->cupti.GetThreadIdType || w->cupti.GetThreadIdType(&w->thread_ids)))
@@ -255,27 +288,45 @@ static void set_thread_ids(struct window *w, bool ours)
 	w->cupti.SetThreadIdType(ours ? CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM : w->thread_ids);
 }
 
+/* The period is of all subscribers: it stays as it is where there may be others. */
+static void set_period(struct window *w, uint32_t ms)
+{
+	if (w->cupti.ActivityFlushPeriod && !w->cupti.subscriber)
+		w->cupti.ActivityFlushPeriod(ms);
+}
+
 static void disable(struct window *w)
 {
+	const struct cupti *cupti = &w->cupti;
+
 	for (size_t i = 0; i < WANTED_CNT; i++)
-		if (w->kinds & 1u << wanted_kinds[i].kind)
-			w->cupti.ActivityDisable(wanted_kinds[i].cupti);
-	if (w->cupti.ActivityFlushPeriod)
-		w->cupti.ActivityFlushPeriod(0);
+		if (w->kinds & 1u << wanted_kinds[i].kind) {
+			if (cupti->subscriber)
+				cupti->ActivityDisable_v2(cupti->subscriber, wanted_kinds[i].cupti, NULL);
+			else
+				cupti->ActivityDisable(wanted_kinds[i].cupti);
+		}
+	set_period(w, 0);
 }
 
 static CUptiResult enable(struct window *w)
 {
-	CUptiResult err = w->cupti.ActivityRegisterCallbacks(on_requested, on_completed);
+	const struct cupti *cupti = &w->cupti;
+	CUptiResult err = cupti->subscriber ? cupti->ActivityRegisterCallbacks_v2(
+						      cupti->subscriber, on_requested_beside, on_completed_beside)
+					    : cupti->ActivityRegisterCallbacks(on_requested, on_completed);
 
 	for (size_t i = 0; i < WANTED_CNT && !err; i++)
 		if (w->kinds & 1u << wanted_kinds[i].kind) {
-			CUptiResult kind_err = w->cupti.ActivityEnable(wanted_kinds[i].cupti);
+			CUpti_ActivityKind kind = wanted_kinds[i].cupti;
+			CUptiResult kind_err = cupti->subscriber
+						       ? cupti->ActivityEnable_v2(cupti->subscriber, kind, NULL)
+						       : cupti->ActivityEnable(kind);
 
 			err = wanted_kinds[i].needed ? kind_err : CUPTI_SUCCESS;
 		}
-	if (!err && w->cupti.ActivityFlushPeriod)
-		w->cupti.ActivityFlushPeriod(FLUSH_PERIOD_MS);
+	if (!err)
+		set_period(w, FLUSH_PERIOD_MS);
 	return err;
 }
 
@@ -326,6 +377,7 @@ static bool has_driver(void)
 void window__begin(struct window *w, uint32_t wanted)
 {
 	struct gpu_ring_control *control = w->ring->control;
+	char holder[CUPTI_HOLDER_BYTES];
 	CUptiResult err;
 	int open_err;
 
@@ -343,12 +395,13 @@ void window__begin(struct window *w, uint32_t wanted)
 		set_state(w, open_err == -ENOENT ? GPU_RING_NO_CUPTI : GPU_RING_FAILED, CUPTI_ERROR_NOT_COMPATIBLE);
 		return;
 	}
-	err = w->cupti.Subscribe(&w->subscriber, on_call, w);
+	err = cupti__subscribe(&w->cupti, &w->subscriber, on_call, w, holder);
 	if (err) {
 		/* Before CUDA 12, the latter error meant a second subscriber. */
 		bool busy =
 			err == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED || err == CUPTI_ERROR_MAX_LIMIT_REACHED;
 
+		memcpy(control->holder, holder, sizeof(control->holder));
 		set_state(w, busy ? GPU_RING_BUSY : GPU_RING_FAILED, err);
 		return;
 	}
@@ -411,7 +464,8 @@ static void flush_window(struct window *w, uint64_t grace_ns)
 		w->cupti.ActivityFlushAll(0);
 		nanosleep(&pause, NULL);
 	} while (now_ns() - start < grace_ns);
-	w->cupti.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+	/* Forced, it would cut off work in the buffers of the others, too. */
+	w->cupti.ActivityFlushAll(w->cupti.subscriber ? 0 : CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 }
 
 void window__end(struct window *w, uint32_t wanted, bool may_leave)
@@ -426,7 +480,8 @@ void window__end(struct window *w, uint32_t wanted, bool may_leave)
 	if (!(wanted & 1))
 		__atomic_store_n(&control->seen, wanted, __ATOMIC_RELEASE);
 	set_thread_ids(w, false);
-	if (may_leave && !shared.decoder.graphs && w->cupti.Finalize && w->cupti.EnableDomain)
+	/* Beside others, cuptiFinalize would take CUPTI from them, too. */
+	if (may_leave && !w->cupti.subscriber && !shared.decoder.graphs && w->cupti.Finalize && w->cupti.EnableDomain)
 		leave_window(w);
 	else
 		w->cupti.Unsubscribe(w->subscriber);

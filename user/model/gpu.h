@@ -150,8 +150,12 @@ static inline uint64_t gpu_act__end_ns(const struct gpu_act *activity)
 	return activity->start_ns + activity->duration_ns;
 }
 
-const char *gpu_api__name(unsigned int api);             /* "cudaLaunchKernel"; "" for an invalid value */
-const char *gpu_window__end_name(unsigned int end);      /* "steps" */
+const char *gpu_api__name(unsigned int api);        /* "cudaLaunchKernel"; "" for an invalid value */
+const char *gpu_window__end_name(unsigned int end); /* "steps" */
+/* A kind of overhead, as CUPTI numbers it. Returns a static text; "other" for an unknown one. */
+const char *gpu_overhead__name(uint32_t kind);
+const char *gpu_overhead__meaning(uint32_t kind);
+bool gpu_overhead__is_profiling(uint32_t kind);          /* time that the process would not have lost without CUPTI */
 enum gpu_class gpu_api__class(unsigned int api);         /* GPU_NONE for an invalid value */
 const char *gpu_direction__name(unsigned int direction); /* "host to device" */
 /*

@@ -16,6 +16,7 @@
 #include "user/report/common.h"
 #include "user/report/interpreter.h"
 #include "user/report/pstats_table.h"
+#include "user/report/shape.h"
 #include "user/report/text.h"
 
 #define DEFAULT_LIMIT 20
@@ -362,14 +363,16 @@ static json_t *json_count(bool known, uint64_t cnt)
 	return known ? json_integer((json_int_t)cnt) : json_null();
 }
 
+SHAPE(function_shape, "function",
+      "file:s line:I name:s qualname:s ncalls:I? primitive_calls:I? samples:I? tottime_s:f cumtime_s:f error_s:f?");
+
 static json_t *json_function(const struct function *function, const struct profile_row *row, bool exact)
 {
-	return json_pack("{s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:f, s:f, s:o}", "file", function->file, "line",
-			 (json_int_t)function->line, "name", function->name, "qualname", function->qualname, "ncalls",
-			 json_count(exact, row->calls), "primitive_calls", json_count(exact, row->primitive_calls),
-			 "samples", json_count(!exact, row->samples), "tottime_s", row->self_ns / 1e9, "cumtime_s",
-			 row->total_ns / 1e9, "error_s",
-			 exact ? json_null() : json_real(profile__error_ns(row->squares) / 1e9));
+	return SHAPE_PACK(function_shape, json_string(function->file), json_integer(function->line),
+			  json_string(function->name), json_string(function->qualname), json_count(exact, row->calls),
+			  json_count(exact, row->primitive_calls), json_count(!exact, row->samples),
+			  json_real(row->self_ns / 1e9), json_real(row->total_ns / 1e9),
+			  exact ? json_null() : json_real(profile__error_ns(row->squares) / 1e9));
 }
 
 /* A row with the keys of all. NULL: no memory. */
@@ -417,21 +420,28 @@ struct json_context {
 	json_t *list;
 };
 
+SHAPE(profile_shape, "profile",
+      "name:s kind:s? exact:b samples:I? wall_s:f? cpu_s:f? wait_s:f? error_s:f? waits:{f}? callers:I? "
+      "functions:[function]");
+SHAPE(profiles_shape, "profiles_of_process", "@process actions:[profile]");
+SHAPE_REPORT(advanced_shape, "advanced", "advanced",
+	     "@report actions:[profile] interpreter:interpreter processes?:[profiles_of_process]");
+
 static int add_json_action(struct advanced *a, const struct profile_action *action, struct profile_table *table,
 			   void *ctx)
 {
 	const struct json_context *json = ctx;
 	double wall_ns = (double)table->cpu_ns + table->wait_ns;
 	bool sampled = !table->exact;
-	json_t *object = json_pack(
-		"{s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", action->name, "kind",
-		action->kind == SPAN_NONE ? json_null() : json_string(labels__kind(action->kind)), "exact",
-		table->exact, "samples", json_count(sampled, table->samples), "wall_s",
-		common__json_real(sampled, wall_ns / 1e9), "cpu_s", common__json_real(sampled, table->cpu_ns / 1e9),
-		"wait_s", common__json_real(sampled, table->wait_ns / 1e9), "error_s",
-		common__json_real(sampled, profile__error_ns(table->squares) / 1e9), "waits",
-		sampled ? json_table_waits(table) : json_null(), "callers", json_count(sampled, table->callers),
-		"functions", json_functions(a, table, report_options__limit(json->options, 0)));
+	json_t *object =
+		SHAPE_PACK(profile_shape, json_string(action->name),
+			   action->kind == SPAN_NONE ? json_null() : json_string(labels__kind(action->kind)),
+			   json_boolean(table->exact), json_count(sampled, table->samples),
+			   common__json_real(sampled, wall_ns / 1e9), common__json_real(sampled, table->cpu_ns / 1e9),
+			   common__json_real(sampled, table->wait_ns / 1e9),
+			   common__json_real(sampled, profile__error_ns(table->squares) / 1e9),
+			   sampled ? json_table_waits(table) : json_null(), json_count(sampled, table->callers),
+			   json_functions(a, table, report_options__limit(json->options, 0)));
 
 	return json_array_append_new(json->list, object) ? -ENOMEM : 0;
 }

@@ -15,6 +15,7 @@
 #include "user/model/seen.h"
 #include "user/report/csv.h"
 #include "user/report/rows.h"
+#include "user/report/shape.h"
 #include "user/report/text.h"
 
 #define MALFORMED_NAME    "malformed_records"
@@ -312,10 +313,17 @@ json_t *common__json_first(json_t *list, int failed)
 	return item;
 }
 
+/* A report adds what it says of the process. */
+SHAPE(process_shape, "process", "pid:I role:s rank:I?");
+
 json_t *common__json_process(const struct rec_target *target, const char *key, json_t *rows)
 {
-	return json_pack("{s:I, s:s, s:o, s:o}", "pid", (json_int_t)target->pid, "role", labels__role(target->role),
-			 "rank", target->rank >= 0 ? json_integer(target->rank) : json_null(), key, rows);
+	json_t *object = SHAPE_PACK(process_shape, json_integer(target->pid), json_string(labels__role(target->role)),
+				    target->rank >= 0 ? json_integer(target->rank) : json_null());
+
+	if (key)
+		common__json_set(&object, key, rows);
+	return object;
 }
 
 /* malloc'ed; NULL: no memory. */
@@ -422,12 +430,13 @@ json_t *common__json_tables(const char *name, const struct common_tables *tables
 	return object;
 }
 
+SHAPE(target_shape, "target", "pid:I role:s rank:I? python:s? torch:s? jax?:s? host?:s?");
+
 json_t *common__json_target(const struct rec_target *target)
 {
-	json_t *object = json_pack("{s:I, s:s, s:o, s:o, s:o}", "pid", (json_int_t)target->pid, "role",
-				   labels__role(target->role), "rank",
-				   target->rank >= 0 ? json_integer(target->rank) : json_null(), "python",
-				   common__json_text(target->python), "torch", common__json_text(target->torch));
+	json_t *object = SHAPE_PACK(target_shape, json_integer(target->pid), json_string(labels__role(target->role)),
+				    target->rank >= 0 ? json_integer(target->rank) : json_null(),
+				    common__json_text(target->python), common__json_text(target->torch));
 
 	if (target->jax[0])
 		json_object_set_new(object, "jax", common__json_text(target->jax));
@@ -451,6 +460,10 @@ static json_t *json_targets(const struct job *job)
 	return list;
 }
 
+SHAPE(window_shape, "window",
+      "seconds:f? steps:I? step_rule:s? whole_seconds?:f rests?:I rest_steps?:rest_steps events_from_seconds?:f");
+SHAPE(rest_steps_shape, "rest_steps", "count:I median_s:f longest_s:f");
+
 static json_t *json_window(const struct job *job)
 {
 	const struct seen seen = job__seen(job);
@@ -460,24 +473,28 @@ static json_t *json_window(const struct job *job)
 	uint32_t rule;
 
 	if (!job__window(job)->hdr.type)
-		return json_pack("{s:n, s:n, s:n}", "seconds", "steps", "step_rule");
+		return SHAPE_PACK(window_shape, json_null(), json_null(), json_null());
 	boundaries__count(job, &steps, &rule);
-	window = json_pack("{s:f, s:I, s:o}", "seconds", rows__window_s(job), "steps", (json_int_t)steps, "step_rule",
-			   common__json_text(step_rules[rule].json));
+	window = SHAPE_PACK(window_shape, json_real(rows__window_s(job)), json_integer(steps),
+			    common__json_text(step_rules[rule].json));
 	if (seen.rests) {
 		common__json_set(&window, "whole_seconds", json_real(whole_s(job)));
 		common__json_set(&window, "rests", json_integer(seen.rests));
 		if (!job__rest_steps(job, seen.pid, &rest_steps) && rest_steps.cnt)
 			common__json_set(&window, "rest_steps",
-					 json_pack("{s:I, s:f, s:f}", "count", (json_int_t)rest_steps.cnt, "median_s",
-						   rest_steps.median_ns / 1e9, "longest_s",
-						   rest_steps.longest_ns / 1e9));
+					 SHAPE_PACK(rest_steps_shape, json_integer(rest_steps.cnt),
+						    json_real(rest_steps.median_ns / 1e9),
+						    json_real(rest_steps.longest_ns / 1e9)));
 	}
 	if (job__dropped(job)->hdr.type)
 		common__json_set(&window, "events_from_seconds",
 				 json_real((job__events_from(job) - job__window(job)->start_ns) / 1e9));
 	return window;
 }
+
+SHAPE(overhead_shape, "overhead",
+      "percent:f? calls:I? call_ns:I? hits:I? hit_ns:I? budget_percent:f? own_cpu_percent:f? own_rss_bytes:I? "
+      "attach_ms:f? detach_ms:f? measured_percent?:f measured_error_percent?:f accounted_percent?:f pairs?:I");
 
 static json_t *json_overhead(const struct job *job)
 {
@@ -487,17 +504,15 @@ static json_t *json_overhead(const struct job *job)
 	bool known = cost->hdr.type;
 	json_t *overhead;
 
-	overhead = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "percent",
-			     common__json_real(common__target_percent(job) >= 0, common__target_percent(job)), "calls",
-			     known ? json_integer(cost->busiest_calls) : json_null(), "call_ns",
-			     known ? json_integer(cost->call_ns) : json_null(), "hits",
-			     known ? json_integer(cost->hits) : json_null(), "hit_ns",
-			     known ? json_integer(cost->hit_ns) : json_null(), "budget_percent",
-			     common__json_real(seen.budget_micros, seen.budget_micros / 1e4), "own_cpu_percent",
-			     common__json_real(common__own_percent(job) >= 0, common__own_percent(job)),
-			     "own_rss_bytes", known ? json_integer(cost->own_rss_bytes) : json_null(), "attach_ms",
-			     common__json_real(known, cost->attach_ns / 1e6), "detach_ms",
-			     common__json_real(known, cost->detach_ns / 1e6));
+	overhead = SHAPE_PACK(
+		overhead_shape, common__json_real(common__target_percent(job) >= 0, common__target_percent(job)),
+		known ? json_integer(cost->busiest_calls) : json_null(),
+		known ? json_integer(cost->call_ns) : json_null(), known ? json_integer(cost->hits) : json_null(),
+		known ? json_integer(cost->hit_ns) : json_null(),
+		common__json_real(seen.budget_micros, seen.budget_micros / 1e4),
+		common__json_real(common__own_percent(job) >= 0, common__own_percent(job)),
+		known ? json_integer(cost->own_rss_bytes) : json_null(),
+		common__json_real(known, cost->attach_ns / 1e6), common__json_real(known, cost->detach_ns / 1e6));
 	if (measured && measured->pairs) {
 		common__json_set(&overhead, "measured_percent", json_real(measured->measured_micros / 1e4));
 		common__json_set(&overhead, "measured_error_percent", json_real(measured->error_micros / 1e4));
@@ -532,11 +547,13 @@ static json_t *json_job_notes(const struct job *job)
 	return list;
 }
 
+SHAPE(report_shape, "report",
+      "report:s stepflame:s target:[target] window:window overhead:overhead lost:{I} notes:[s]");
+
 json_t *common__json(struct job *job, const char *name)
 {
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "report", name, "stepflame", STEPFLAME_VERSION,
-			 "target", json_targets(job), "window", json_window(job), "overhead", json_overhead(job),
-			 "lost", json_lost(job), "notes", json_job_notes(job));
+	return SHAPE_PACK(report_shape, json_string(name), json_string(STEPFLAME_VERSION), json_targets(job),
+			  json_window(job), json_overhead(job), json_lost(job), json_job_notes(job));
 }
 
 int common__print_json(json_t *object, FILE *out)

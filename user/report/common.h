@@ -58,7 +58,7 @@ int common__print_object(json_t *object, const struct report_options *options, c
 			 FILE *out);
 /*
  * Returns an item of `processes`: it describes the process and holds the rows under `key`. Takes
- * rows over. NULL: no memory, for this object or (rows is NULL) for the rows.
+ * rows over. NULL: no memory, for this object or (rows is NULL) for the rows. NULL key: no rows.
  */
 json_t *common__json_process(const struct rec_target *target, const char *key, json_t *rows);
 

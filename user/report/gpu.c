@@ -263,6 +263,21 @@ static int print_gpu_lines(const struct gpu_view *view, uint32_t pid, FILE *out)
 	return err;
 }
 
+/* Prints the time that CUPTI reports as overhead. */
+static int print_overheads(const struct gpu_view *view, uint32_t pid, FILE *out)
+{
+	struct table table = new_table(out, "Overhead on the CPU, as CUPTI reports it, of all threads");
+	uint64_t profiling_ns;
+	int err = gpu_tables__overheads(view, pid, &table, &profiling_ns);
+
+	if (!table.row_cnt)
+		return err;
+	text__paragraph(out, "%.3f ms of it were lost to profiling; CUDA takes the rest without CUPTI, too",
+			to_ms(profiling_ns));
+	fputc('\n', out);
+	return err;
+}
+
 /* Prints the usage of the host's GPUs, whichever process used them. */
 static int print_usage(const struct gpu_view *view, FILE *out)
 {
@@ -284,7 +299,7 @@ static int print_process_gpus(const struct gpu_view *view, uint32_t pid, FILE *o
 	if (err)
 		return err;
 	print_tiers(view, pid, out);
-	err = print_gpu_lines(view, pid, out) ?: print_gpu_rows(view, &rows, out);
+	err = print_gpu_lines(view, pid, out) ?: print_gpu_rows(view, &rows, out) ?: print_overheads(view, pid, out);
 	if (rows.elsewhere)
 		text__paragraph(out, "The action is not known for %" PRIu64 " pieces of work: they are in no table.",
 				rows.elsewhere);

@@ -25,6 +25,11 @@ json_t *gpu_table__blank_kernel(const struct gpu_view *view);
 
 /* Adds a row for each GPU that pid, or any main process, used. */
 int gpu_tables__lines(const struct gpu_view *view, uint32_t pid, struct table *table);
+/*
+ * Adds a row for each kind of overhead that CUPTI reported of pid, or of all main processes.
+ * *profiling_ns: the time of those that are the price of profiling.
+ */
+int gpu_tables__overheads(const struct gpu_view *view, uint32_t pid, struct table *table, uint64_t *profiling_ns);
 /* Adds a row for each GPU of the host, whichever process used the GPU. */
 int gpu_tables__usage(const struct gpu_view *view, struct table *table);
 

@@ -6,14 +6,12 @@
 #include "user/model/processes.h"
 #include "user/report/common.h"
 #include "user/report/gpu.h"
-
-/* A uint64_t may exceed JSON's largest integer. */
-static json_int_t to_json_int(uint64_t value)
-{
-	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
-}
+#include "user/report/shape.h"
 
 /* ---- processes ---- */
+
+SHAPE(gpu_tier_shape, "gpu_tier",
+      "pid:I tier:I why:s? cupti_version:I? cupti_s:f lost:I activities:I unjoined:I unasked:I");
 
 static json_t *json_tiers(const struct gpu_view *view, uint32_t pid)
 {
@@ -26,16 +24,18 @@ static json_t *json_tiers(const struct gpu_view *view, uint32_t pid)
 
 		if (!processes__in_scope(view->job, p->pid, pid))
 			continue;
-		common__json_append(&list, json_pack("{s:I, s:i, s:o, s:o, s:f, s:I, s:I, s:I, s:I}", "pid",
-						     (json_int_t)p->pid, "tier", (int)p->tier, "why",
-						     common__json_text(p->why), "cupti_version",
-						     p->cupti_version ? json_integer(p->cupti_version) : json_null(),
-						     "cupti_s", p->cupti_ns / 1e9, "lost", to_json_int(p->lost),
-						     "activities", to_json_int(p->activities), "unjoined",
-						     to_json_int(p->unjoined), "unasked", to_json_int(p->unasked)));
+		common__json_append(&list,
+				    SHAPE_PACK(gpu_tier_shape, json_integer(p->pid), json_integer(p->tier),
+					       common__json_text(p->why),
+					       p->cupti_version ? json_integer(p->cupti_version) : json_null(),
+					       json_real(p->cupti_ns / 1e9), common__json_integer(p->lost),
+					       common__json_integer(p->activities), common__json_integer(p->unjoined),
+					       common__json_integer(p->unasked)));
 	}
 	return list;
 }
+
+SHAPE(gpu_window_shape, "gpu_window", "pid:I index:I start_s:f duration_s:f end:s error:I?");
 
 static json_t *json_gpu_windows(const struct gpu_view *view, uint32_t pid)
 {
@@ -49,11 +49,11 @@ static json_t *json_gpu_windows(const struct gpu_view *view, uint32_t pid)
 
 		if (!processes__in_scope(view->job, w->pid, pid))
 			continue;
-		common__json_append(
-			&list, json_pack("{s:I, s:I, s:f, s:f, s:s, s:o}", "pid", (json_int_t)w->pid, "index",
-					 (json_int_t)w->index, "start_s", (w->start_ns - from_ns) / 1e9, "duration_s",
-					 (w->end_ns - w->start_ns) / 1e9, "end", gpu_window__end_name(w->end), "error",
-					 w->error ? json_integer(w->error) : json_null()));
+		common__json_append(&list, SHAPE_PACK(gpu_window_shape, json_integer(w->pid), json_integer(w->index),
+						      json_real((w->start_ns - from_ns) / 1e9),
+						      json_real((w->end_ns - w->start_ns) / 1e9),
+						      json_string(gpu_window__end_name(w->end)),
+						      w->error ? json_integer(w->error) : json_null()));
 	}
 	return list;
 }
@@ -78,6 +78,9 @@ json_t *gpu_line__json_idle(const struct gpu_line *line, uint64_t from_ns, uint6
 	return json_idle(idle_ns);
 }
 
+SHAPE(gpu_stream_shape, "gpu_stream",
+      "pid:I device:I context:I stream:I count:I busy_us:f host_wait_us:f kernel_wait_us:f other_us:f");
+
 static json_t *json_streams(const struct gpu_view *view, uint32_t pid)
 {
 	size_t cnt;
@@ -89,15 +92,17 @@ static json_t *json_streams(const struct gpu_view *view, uint32_t pid)
 
 		if (!processes__in_scope(view->job, s->pid, pid))
 			continue;
-		common__json_append(&list, json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "pid",
-						     (json_int_t)s->pid, "device", (json_int_t)s->device, "context",
-						     (json_int_t)s->context, "stream", (json_int_t)s->stream, "count",
-						     to_json_int(s->activities), "busy_us", s->busy_ns / 1e3,
-						     "host_wait_us", s->host_wait_ns / 1e3, "kernel_wait_us",
-						     s->kernel_wait_ns / 1e3, "other_us", s->other_ns / 1e3));
+		common__json_append(&list,
+				    SHAPE_PACK(gpu_stream_shape, json_integer(s->pid), json_integer(s->device),
+					       json_integer(s->context), json_integer(s->stream),
+					       common__json_integer(s->activities), json_real(s->busy_ns / 1e3),
+					       json_real(s->host_wait_ns / 1e3), json_real(s->kernel_wait_ns / 1e3),
+					       json_real(s->other_ns / 1e3)));
 	}
 	return list;
 }
+
+SHAPE(gpu_device_shape, "gpu_device", "pid:I device:I name:s memory_bytes:I multiprocessors:I compute_capability:s");
 
 static json_t *json_gpu_devices(const struct gpu_view *view, uint32_t pid)
 {
@@ -112,27 +117,28 @@ static json_t *json_gpu_devices(const struct gpu_view *view, uint32_t pid)
 		if (!processes__in_scope(view->job, d->pid, pid))
 			continue;
 		snprintf(compute, sizeof(compute), "%u.%u", d->compute >> 16, d->compute & 0xffff);
-		common__json_append(&list, json_pack("{s:I, s:I, s:s, s:I, s:I, s:s}", "pid", (json_int_t)d->pid,
-						     "device", (json_int_t)d->device, "name", d->name, "memory_bytes",
-						     to_json_int(d->memory_bytes), "multiprocessors",
-						     (json_int_t)d->multiprocessors, "compute_capability", compute));
+		common__json_append(&list, SHAPE_PACK(gpu_device_shape, json_integer(d->pid), json_integer(d->device),
+						      json_string(d->name), common__json_integer(d->memory_bytes),
+						      json_integer(d->multiprocessors), json_string(compute)));
 	}
 	return list;
 }
 
 /* ---- steps ---- */
 
+SHAPE(gpu_step_shape, "gpu_step",
+      "pid:I device:I index:I duration_us:f watched_us:f busy_us:f idle_us:{f} compute_us:f comm_us:f overlap_us:f");
+
 static json_t *json_line_step(const struct gpu_line *line, const struct step *step, uint64_t watched_ns)
 {
 	uint64_t from = step->start_ns, to = step->end_ns, busy_ns = gpu_spans__within(&line->work, from, to);
 
-	return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:f, s:f, s:f}", "pid", (json_int_t)line->pid, "device",
-			 (json_int_t)line->device, "index", to_json_int(step->index), "duration_us",
-			 step__ns(step) / 1e3, "watched_us", watched_ns / 1e3, "busy_us", busy_ns / 1e3, "idle_us",
-			 gpu_line__json_idle(line, from, to), "compute_us",
-			 gpu_spans__within(&line->compute, from, to) / 1e3, "comm_us",
-			 gpu_spans__within(&line->comm, from, to) / 1e3, "overlap_us",
-			 gpu_line__overlap(line, from, to) / 1e3);
+	return SHAPE_PACK(gpu_step_shape, json_integer(line->pid), json_integer(line->device),
+			  common__json_integer(step->index), json_real(step__ns(step) / 1e3),
+			  json_real(watched_ns / 1e3), json_real(busy_ns / 1e3), gpu_line__json_idle(line, from, to),
+			  json_real(gpu_spans__within(&line->compute, from, to) / 1e3),
+			  json_real(gpu_spans__within(&line->comm, from, to) / 1e3),
+			  json_real(gpu_line__overlap(line, from, to) / 1e3));
 }
 
 /* Lists the steps that overlap a window of CUPTI. */
@@ -160,15 +166,17 @@ static json_t *json_line_steps(const struct gpu_view *view, uint32_t pid)
 	return list;
 }
 
+SHAPE(gpu_per_step_shape, "gpu_per_step", "steps:I launches:f copies:f copied_bytes:f api_s:f sync_s:f");
+
 static json_t *json_per_step(const struct gpu_view *view, uint32_t pid)
 {
 	struct gpu_per_step sum = gpu_per_step__of(view, pid);
 
 	if (!sum.steps)
 		return json_null();
-	return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "steps", to_json_int(sum.steps), "launches", sum.launches,
-			 "copies", sum.copies, "copied_bytes", sum.copied_bytes, "api_s", sum.api_ns / 1e9, "sync_s",
-			 sum.sync_ns / 1e9);
+	return SHAPE_PACK(gpu_per_step_shape, common__json_integer(sum.steps), json_real(sum.launches),
+			  json_real(sum.copies), json_real(sum.copied_bytes), json_real(sum.api_ns / 1e9),
+			  json_real(sum.sync_ns / 1e9));
 }
 
 /* ---- together ---- */
@@ -186,12 +194,20 @@ static int add_tables(const struct gpu_view *view, const struct gpu_rows *rows, 
 	return err;
 }
 
+SHAPE(gpu_scope_shape, "gpu_scope",
+      "tier:I tiers:[gpu_tier] windows:[gpu_window] kernels:[gpu_kernel] copies:[gpu_copy] sets:[gpu_copy] "
+      "apis:[gpu_call] collectives:[gpu_collective] memory:[gpu_call] idle_percent:f? idle_us:{f}? overlap_percent:f? "
+      "action_unknown:I gpus:[gpu] overheads:[gpu_overhead] profiling_us:f streams:[gpu_stream] devices:[gpu_device] "
+      "per_step:gpu_per_step? steps:[gpu_step]");
+SHAPE(gpu_process_shape, "gpu_of_process", "@target @gpu_scope");
+SHAPE_REPORT(gpu_shape, "gpu_report", "gpu", "@report @gpu_scope usage:[gpu_usage] processes?:[gpu_of_process]");
+
 /* Adds the data of pid, or of all main processes. Returns nonzero without memory. */
 static int add_scope(const struct gpu_view *view, uint32_t pid, json_t *object)
 {
 	struct gpu_rows rows;
-	struct table gpus;
-	uint64_t idle_ns;
+	struct table gpus, overheads;
+	uint64_t idle_ns, profiling_ns = 0;
 	int failed = gpu_rows__collect(view, pid, &rows);
 
 	if (failed)
@@ -207,6 +223,9 @@ static int add_scope(const struct gpu_view *view, uint32_t pid, json_t *object)
 	failed |= json_object_set_new(object, "action_unknown", common__json_integer(rows.elsewhere));
 	gpus = table__json(object, "gpus");
 	failed |= gpu_tables__lines(view, pid, &gpus);
+	overheads = table__json(object, "overheads");
+	failed |= gpu_tables__overheads(view, pid, &overheads, &profiling_ns);
+	failed |= json_object_set_new(object, "profiling_us", json_real(profiling_ns / 1e3));
 	failed |= json_object_set_new(object, "streams", json_streams(view, pid));
 	failed |= json_object_set_new(object, "devices", json_gpu_devices(view, pid));
 	failed |= json_object_set_new(object, "per_step", json_per_step(view, pid));

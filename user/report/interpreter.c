@@ -8,6 +8,7 @@
 #include "user/model/processes.h"
 #include "user/model/samples.h"
 #include "user/report/common.h"
+#include "user/report/shape.h"
 #include "user/report/text.h"
 
 struct gc_generation {
@@ -84,6 +85,10 @@ void interpreter__text(struct job *job, uint32_t pid, FILE *out)
 	}
 }
 
+SHAPE(gc_shape, "gc", "generation:I count:I total_s:f max_s:f max_step:I");
+
+SHAPE(interpreter_shape, "interpreter", "gil_s:f gil_main_s:f gc:[gc]");
+
 json_t *interpreter__json(struct job *job, uint32_t pid)
 {
 	struct interpreter sum = collect_shares(job, pid);
@@ -94,11 +99,11 @@ json_t *interpreter__json(struct job *job, uint32_t pid)
 		const struct gc_generation *g = &sum.gc[i];
 
 		if (g->cnt)
-			failed |= json_array_append_new(gc, json_pack("{s:i, s:I, s:f, s:f, s:I}", "generation", i,
-								      "count", (json_int_t)g->cnt, "total_s",
-								      g->total_ns / 1e9, "max_s", g->max_ns / 1e9,
-								      "max_step", (json_int_t)g->max_step));
+			failed |= json_array_append_new(gc, SHAPE_PACK(gc_shape, json_integer(i), json_integer(g->cnt),
+								       json_real(g->total_ns / 1e9),
+								       json_real(g->max_ns / 1e9),
+								       json_integer(g->max_step)));
 	}
 	gc = common__json_unless_failed(gc, failed);
-	return json_pack("{s:f, s:f, s:o}", "gil_s", sum.gil_ns / 1e9, "gil_main_s", sum.gil_main_ns / 1e9, "gc", gc);
+	return SHAPE_PACK(interpreter_shape, json_real(sum.gil_ns / 1e9), json_real(sum.gil_main_ns / 1e9), gc);
 }

@@ -12,6 +12,7 @@
 #include "user/model/processes.h"
 #include "user/report/common.h"
 #include "user/report/io_rows.h"
+#include "user/report/shape.h"
 #include "user/report/table.h"
 #include "user/report/text.h"
 #include "user/report/workers.h"
@@ -41,13 +42,13 @@ static int add_call_row(struct table *table, const struct syscall_val *val, uint
 		cell__new(NULL, 3, "usecs/call", 11, 2, json_real(val->calls ? val->total_ns / 1e3 / val->calls : 0)),
 		cell__new(NULL, 5, "errors", 9, 0, or_blank(val->errors)),
 		cell__new(NULL, 6, "bytes", 15, 0, or_blank(val->bytes)),
-		cell__json("name", json_string(name)),
-		cell__json("number", json_integer(number == SYSCALL_UNKNOWN ? -1 : (int)number)),
-		cell__new("count", 4, "calls", 9, 0, json_integer(val->calls)),
-		cell__json("errors", common__json_integer(val->errors)),
-		cell__new("total_s", 2, "seconds", 11, 6, json_integer(val->total_ns)),
-		cell__json("bytes", common__json_integer(val->bytes)),
-		cell__json("unfinished", common__json_integer(val->unfinished)),
+		cell__json("name:s", json_string(name)),
+		cell__json("number:I", json_integer(number == SYSCALL_UNKNOWN ? -1 : (int)number)),
+		cell__new("count:I", 4, "calls", 9, 0, json_integer(val->calls)),
+		cell__json("errors:I", common__json_integer(val->errors)),
+		cell__new("total_s:f", 2, "seconds", 11, 6, json_integer(val->total_ns)),
+		cell__json("bytes:I", common__json_integer(val->bytes)),
+		cell__json("unfinished:I", common__json_integer(val->unfinished)),
 		cell__last(7, "syscall", title),
 	};
 
@@ -58,18 +59,18 @@ static int add_call_row(struct table *table, const struct syscall_val *val, uint
 static int add_file_row(struct table *table, const struct file_val *val, bool path_known, char *path)
 {
 	const struct cell cells[] = {
-		cell__json("path", path ? json_string(path) : NULL),
-		cell__json("path_known", json_boolean(path_known)),
-		cell__json("bytes", common__json_integer(val->read_bytes + val->written_bytes)),
-		cell__new("reads", 2, "reads", 8, 0, json_integer(val->reads)),
-		cell__new("read_bytes", 3, "bytes read", 13, 0, json_integer(val->read_bytes)),
-		cell__new("writes", 6, "writes", 8, 0, json_integer(val->writes)),
-		cell__new("written_bytes", 7, "bytes written", 13, 0, json_integer(val->written_bytes)),
-		cell__new("total_s", 1, "seconds", 10, 6, json_integer(val->total_ns)),
-		cell__json("disk_reads", common__json_integer(val->disk_reads)),
-		cell__json("disk_faults", common__json_integer(val->faults)),
+		cell__json("path:s", path ? json_string(path) : NULL),
+		cell__json("path_known:b", json_boolean(path_known)),
+		cell__json("bytes:I", common__json_integer(val->read_bytes + val->written_bytes)),
+		cell__new("reads:I", 2, "reads", 8, 0, json_integer(val->reads)),
+		cell__new("read_bytes:I", 3, "bytes read", 13, 0, json_integer(val->read_bytes)),
+		cell__new("writes:I", 6, "writes", 8, 0, json_integer(val->writes)),
+		cell__new("written_bytes:I", 7, "bytes written", 13, 0, json_integer(val->written_bytes)),
+		cell__new("total_s:f", 1, "seconds", 10, 6, json_integer(val->total_ns)),
+		cell__json("disk_reads:I", common__json_integer(val->disk_reads)),
+		cell__json("disk_faults:I", common__json_integer(val->faults)),
 		cell__new(NULL, 4, "from disk", 9, 0, json_integer(val->disk_reads + val->faults)),
-		cell__new("disk_bytes", 5, "disk bytes", 12, 0, json_integer(val->disk_bytes)),
+		cell__new("disk_bytes:I", 5, "disk bytes", 12, 0, json_integer(val->disk_bytes)),
 		cell__last(8, "file", path),
 	};
 
@@ -236,13 +237,28 @@ static json_t *json_process(struct job *job, const struct report_options *option
 	return common__json_unless_failed(process, failed);
 }
 
+static int add_blank_call(struct job *job, struct table *table)
+{
+	return add_call_row(table, &(struct syscall_val){0}, 0, 0, "");
+}
+
+static int add_blank_file(struct job *job, struct table *table)
+{
+	return add_file_row(table, &(struct file_val){0}, false, strdup(""));
+}
+
+SHAPE_ROW(syscall_shape, "syscall", add_blank_call);
+SHAPE_ROW(file_shape, "file", add_blank_file);
+SHAPE(io_process_shape, "io_of_process", "@process syscalls:[syscall] files:[file]");
+SHAPE_REPORT(io_shape, "io", "io", "@report processes:[io_of_process] workers:[loader]");
+
 /* A row with the keys of all. NULL: no memory. */
 static json_t *blank_call(void)
 {
 	json_t *list = json_array();
 	struct table table = {.list = list};
 
-	return common__json_first(list, add_call_row(&table, &(struct syscall_val){0}, 0, 0, ""));
+	return common__json_first(list, add_blank_call(NULL, &table));
 }
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)

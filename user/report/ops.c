@@ -12,6 +12,7 @@
 #include "user/model/labels.h"
 #include "user/report/common.h"
 #include "user/report/ops_table.h"
+#include "user/report/shape.h"
 #include "user/report/text.h"
 
 #define DEFAULT_LIMIT 20 /* as in Lightning's PyTorchProfiler */
@@ -260,24 +261,26 @@ static json_t *json_device(const struct ops_rows *rows, const struct ops_row *ro
 	return rows->has_device && !row->device_unknown ? json_real(ns / 1e3) : json_null();
 }
 
+SHAPE(op_shape, "op",
+      "name:s overload:s? kind:s action:s? count:I self_cpu_us:f cpu_total_us:f cpu_avg_us:f self_device_us:f? "
+      "device_total_us:f? input_shapes:[[I]]? input_dtypes:[s?]? source:s? module:s? self_cpu_memory:I? cpu_memory:I? "
+      "flops:I? pid:I?");
+
 static json_t *json_op_row(const struct ops_rows *rows, const struct ops_row *row, bool memory)
 {
 	const struct op_val *val = &row->val;
 	bool shapes = row->word_cnt;
 
-	return json_pack(
-		"{s:s, s:o, s:s, s:o, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
-		row->name, "overload", common__json_text(row->overload), "kind", row_kind(row), "action",
-		common__json_text(row->action), "count", (json_int_t)val->calls, "self_cpu_us", val->self_ns / 1e3,
-		"cpu_total_us", val->total_ns / 1e3, "cpu_avg_us", val->total_ns / 1e3 / val->calls, "self_device_us",
-		json_device(rows, row, row->self_device_ns), "device_total_us", json_device(rows, row, row->device_ns),
-		"input_shapes", shapes ? json_shapes(row) : json_null(), "input_dtypes",
-		shapes && row->same_words ? json_dtypes(row) : json_null(), "source", common__json_text(row->source),
-		"module", common__json_text(row->module), "self_cpu_memory",
-		json_bytes(memory, val->self_bytes[OP_MEMORY_CPU]), "cpu_memory",
-		json_bytes(memory, val->total_bytes[OP_MEMORY_CPU]), "flops",
-		row->flops ? json_integer(row->flops) : json_null(), "pid",
-		row->pid == PROCESSES_ALL_MAIN ? json_null() : json_integer(row->pid));
+	return SHAPE_PACK(op_shape, json_string(row->name), common__json_text(row->overload),
+			  json_string(row_kind(row)), common__json_text(row->action), json_integer(val->calls),
+			  json_real(val->self_ns / 1e3), json_real(val->total_ns / 1e3),
+			  json_real(val->total_ns / 1e3 / val->calls), json_device(rows, row, row->self_device_ns),
+			  json_device(rows, row, row->device_ns), shapes ? json_shapes(row) : json_null(),
+			  shapes && row->same_words ? json_dtypes(row) : json_null(), common__json_text(row->source),
+			  common__json_text(row->module), json_bytes(memory, val->self_bytes[OP_MEMORY_CPU]),
+			  json_bytes(memory, val->total_bytes[OP_MEMORY_CPU]),
+			  row->flops ? json_integer(row->flops) : json_null(),
+			  row->pid == PROCESSES_ALL_MAIN ? json_null() : json_integer(row->pid));
 }
 
 /* Returns all rows, unless a limit is given. NULL: no memory. */
@@ -297,6 +300,10 @@ static json_t *json_op_rows(struct job *job, const struct report_options *option
 	return list;
 }
 
+SHAPE(op_window_shape, "op_window", "pid:I index:I first_step:I steps:I seconds:f cut:I");
+SHAPE(ops_process_shape, "ops_of_process", "@process ops:[op]");
+SHAPE_REPORT(ops_shape, "ops", "ops", "@report ops:[op] processes?:[ops_of_process] op_windows:[op_window]");
+
 static json_t *json_op_windows(struct job *job)
 {
 	size_t cnt;
@@ -307,10 +314,9 @@ static json_t *json_op_windows(struct job *job)
 		const struct rec_op_window *w = &windows[i];
 
 		common__json_append(&list,
-				    json_pack("{s:I, s:I, s:I, s:I, s:f, s:I}", "pid", (json_int_t)w->pid, "index",
-					      (json_int_t)w->index, "first_step", (json_int_t)w->first_step, "steps",
-					      (json_int_t)w->steps, "seconds", (w->end_ns - w->start_ns) / 1e9, "cut",
-					      (json_int_t)w->cut));
+				    SHAPE_PACK(op_window_shape, json_integer(w->pid), json_integer(w->index),
+					       json_integer(w->first_step), json_integer(w->steps),
+					       json_real((w->end_ns - w->start_ns) / 1e9), json_integer(w->cut)));
 	}
 	return list;
 }

@@ -19,6 +19,7 @@
 #include "user/model/labels.h"
 #include "user/report/common.h"
 #include "user/report/rows.h"
+#include "user/report/shape.h"
 #include "user/report/table.h"
 #include "user/report/text.h"
 
@@ -175,22 +176,22 @@ static int add_action_row(struct job *job, const struct row *row, struct table *
 	double first_s = (int64_t)(val->first_ns - window->start_ns) / 1e9;
 	json_t *pid = row->pid == PROCESSES_ALL_MAIN ? json_null() : json_integer(row->pid);
 
-	return TABLE_ADD(table,
-			 ((const struct cell[]){
-				 cell__new("name", 5, "action", 0, 0, json_string(row->name)),
-				 cell__new("count", 4, "calls", 9, 0, json_integer(val->calls)),
-				 cell__new("total_s", 2, "total s", 11, 4, json_integer(val->total_ns)),
-				 cell__json("mean_s", json_real(mean_s)),
-				 cell__new(NULL, 3, "mean ms", 11, 3, json_real(mean_s * 1e3)),
-				 cell__json("min_s", json_real(val->min_ns / 1e9)),
-				 cell__json("max_s", json_real(val->max_ns / 1e9)),
-				 cell__new("percent", 1, "% time", 6, 2, common__json_real(!isnan(percent), percent)),
-				 cell__json("first_s", common__json_real(window->hdr.type, first_s)),
-				 cell__json("self_s", json_real(val->self_ns / 1e9)),
-				 cell__json("kind", json_string(labels__kind(row->kind))),
-				 cell__json("leaf", json_boolean(row->leaf)),
-				 cell__json("pid", pid),
-			 }));
+	return TABLE_ADD(
+		table, ((const struct cell[]){
+			       cell__new("name:s", 5, "action", 0, 0, json_string(row->name)),
+			       cell__new("count:I", 4, "calls", 9, 0, json_integer(val->calls)),
+			       cell__new("total_s:f", 2, "total s", 11, 4, json_integer(val->total_ns)),
+			       cell__json("mean_s:f", json_real(mean_s)),
+			       cell__new(NULL, 3, "mean ms", 11, 3, json_real(mean_s * 1e3)),
+			       cell__json("min_s:f", json_real(val->min_ns / 1e9)),
+			       cell__json("max_s:f", json_real(val->max_ns / 1e9)),
+			       cell__new("percent:f?", 1, "% time", 6, 2, common__json_real(!isnan(percent), percent)),
+			       cell__json("first_s:f?", common__json_real(window->hdr.type, first_s)),
+			       cell__json("self_s:f", json_real(val->self_ns / 1e9)),
+			       cell__json("kind:s", json_string(labels__kind(row->kind))),
+			       cell__json("leaf:b", json_boolean(row->leaf)),
+			       cell__json("pid:I?", pid),
+		       }));
 }
 
 static int add_action_rows(struct job *job, const struct rows *rows, struct table *table)
@@ -219,14 +220,24 @@ static json_t *json_action_rows(struct job *job, const struct report_options *op
 	return common__json_unless_failed(list, err);
 }
 
+static int add_blank_row(struct job *job, struct table *table)
+{
+	const struct row row = {.name = "", .val.calls = 1};
+
+	return add_action_row(job, &row, table);
+}
+
+SHAPE_ROW(action_shape, "action", add_blank_row);
+SHAPE(actions_shape, "actions_of_process", "@process actions:[action]");
+SHAPE_REPORT(simple_shape, "simple", "simple", "@report actions:[action] processes?:[actions_of_process]");
+
 /* A row with the keys of all. NULL: no memory. */
 static json_t *blank_action(struct job *job)
 {
-	const struct row row = {.name = "", .val.calls = 1};
 	json_t *list = json_array();
 	struct table table = {.list = list};
 
-	return common__json_first(list, add_action_row(job, &row, &table));
+	return common__json_first(list, add_blank_row(job, &table));
 }
 
 /* ---- text ---- */

@@ -179,7 +179,7 @@ static void print_cpu(const char *title, const struct step_sum *sum, FILE *out)
 
 static void print_gpu(const char *title, const struct gpu_step *sum, FILE *out)
 {
-	char calls[160] = "", busy[96] = "";
+	char calls[160] = "", busy[96] = "", profiling[64] = "";
 
 	if (sum->known)
 		snprintf(calls, sizeof(calls),
@@ -190,8 +190,11 @@ static void print_gpu(const char *title, const struct gpu_step *sum, FILE *out)
 	if (sum->watched_ns)
 		snprintf(busy, sizeof(busy), "busy for %.1f %% of the %.3g s that CUPTI watched",
 			 100 * gpu_step__busy(sum), sum->watched_ns / 1e9);
+	if (sum->profiling_ns)
+		snprintf(profiling, sizeof(profiling), "; %.3g s of these steps lost to CUPTI",
+			 sum->profiling_ns / 1e9);
 	if (*calls || *busy)
-		text__paragraph(out, "%s: %s%s%s", title, calls, *calls && *busy ? "; " : "", busy);
+		text__paragraph(out, "%s: %s%s%s%s", title, calls, *calls && *busy ? "; " : "", busy, profiling);
 }
 
 static void print_below(const struct steps_of *of, FILE *out)

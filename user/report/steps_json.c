@@ -12,6 +12,7 @@
 #include "user/report/common.h"
 #include "user/report/csv.h"
 #include "user/report/io_rows.h"
+#include "user/report/shape.h"
 #include "user/report/steps_report.h"
 
 #define FLAGS JSON_REAL_PRECISION(15)
@@ -31,6 +32,9 @@ json_t *steps_report__json_waits(const struct step_sum *sum, int phase)
 	return waits;
 }
 
+SHAPE(step_gpu_shape, "step_gpu",
+      "launches:I? copies:I? copied_bytes:I? api_s:f? sync_s:f? busy_s:f? idle_s:f? profiling_s:f?");
+
 /*
  * What steps of ns in total asked the GPU for, and how long it worked. A NULL gpu means that the
  * process has none.
@@ -45,13 +49,17 @@ static json_t *json_gpu(const struct gpu_step *gpu, uint64_t ns)
 	/* A single step needs a window over all of it: time outside a window is not idle time. */
 	watched &= !ns || gpu_step__is_watched(gpu, ns);
 	busy = common__json_real(watched, gpu->busy_ns / 1e9);
-	return json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "launches", known ? json_integer(gpu->launches) : json_null(),
-		"copies", known ? json_integer(gpu->copies) : json_null(), "copied_bytes",
-		known ? json_integer(gpu->copied_bytes) : json_null(), "api_s",
-		common__json_real(known, gpu->api_ns / 1e9), "sync_s", common__json_real(known, gpu->sync_ns / 1e9),
-		"busy_s", busy, "idle_s", common__json_real(watched, (gpu->watched_ns - gpu->busy_ns) / 1e9));
+	return SHAPE_PACK(step_gpu_shape, known ? json_integer(gpu->launches) : json_null(),
+			  known ? json_integer(gpu->copies) : json_null(),
+			  known ? json_integer(gpu->copied_bytes) : json_null(),
+			  common__json_real(known, gpu->api_ns / 1e9), common__json_real(known, gpu->sync_ns / 1e9),
+			  busy, common__json_real(watched, (gpu->watched_ns - gpu->busy_ns) / 1e9),
+			  common__json_real(watched, gpu->profiling_ns / 1e9));
 }
+
+SHAPE(step_shape, "step",
+      "index:I start_s:f duration_s:f phases:{f} oncpu_s:f? waits:{f}? gc_s:f gpu:step_gpu? cause:s? "
+      "resources:step_resources?");
 
 static json_t *json_track_step(const struct step_track *track, const struct step *step, const struct gpu_step *gpu,
 			       json_t *resources, const char *cause, uint64_t base_ns)
@@ -69,12 +77,11 @@ static json_t *json_track_step(const struct step_track *track, const struct step
 				json_object_set_new(phases, phase__name(phase), json_real(step->phase_ns[phase] / 1e9));
 	}
 	phases = common__json_unless_failed(phases, failed);
-	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o, s:f, s:o, s:o, s:o}", "index", (json_int_t)step->index,
-			 "start_s", (int64_t)(step->start_ns - base_ns) / 1e9, "duration_s", step__ns(step) / 1e9,
-			 "phases", phases, "oncpu_s", common__json_real(track->thread, on_cpu_ns / 1e9), "waits",
-			 track->thread ? steps_report__json_waits(&sum, -1) : json_null(), "gc_s", step->gc_ns / 1e9,
-			 "gpu", json_gpu(gpu, step__ns(step)), "cause", cause ? json_string(cause) : json_null(),
-			 "resources", resources);
+	return SHAPE_PACK(step_shape, json_integer(step->index), json_real((int64_t)(step->start_ns - base_ns) / 1e9),
+			  json_real(step__ns(step) / 1e9), phases, common__json_real(track->thread, on_cpu_ns / 1e9),
+			  track->thread ? steps_report__json_waits(&sum, -1) : json_null(),
+			  json_real(step->gc_ns / 1e9), json_gpu(gpu, step__ns(step)),
+			  cause ? json_string(cause) : json_null(), resources);
 }
 
 /* slow counts the slow ones of the steps before this one. NULL: no memory. */
@@ -119,15 +126,19 @@ static json_t *json_texts(const struct array *list)
 	return json;
 }
 
+SHAPE(verdict_shape, "verdict", "class:s why:s share:f? cause:s? phase:s? place:s? evidence:[s] next:[s]");
+
 json_t *steps_report__json_verdict(const struct verdict *verdict)
 {
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "class", verdict_class__name(verdict->class),
-			 "why", verdict->why, "share", verdict->share ? json_real(verdict->share) : json_null(),
-			 "cause", verdict->cause ? json_string(blame_cause__name(verdict->cause)) : json_null(),
-			 "phase", verdict->phase < 0 ? json_null() : json_string(phase__name(verdict->phase)), "place",
-			 common__json_text(verdict->place), "evidence", json_texts(&verdict->evidence), "next",
-			 json_texts(&verdict->next));
+	return SHAPE_PACK(verdict_shape, json_string(verdict_class__name(verdict->class)), json_string(verdict->why),
+			  verdict->share ? json_real(verdict->share) : json_null(),
+			  verdict->cause ? json_string(blame_cause__name(verdict->cause)) : json_null(),
+			  verdict->phase < 0 ? json_null() : json_string(phase__name(verdict->phase)),
+			  common__json_text(verdict->place), json_texts(&verdict->evidence),
+			  json_texts(&verdict->next));
 }
+
+SHAPE(cpu_share_shape, "cpu_share", "share:f error:f");
 
 static json_t *json_cpu(const struct step_sum *sum)
 {
@@ -137,9 +148,12 @@ static json_t *json_cpu(const struct step_sum *sum)
 
 	for (int class = 0; class < CPU__COUNT; class ++)
 		if (step_sum__cpu_share(sum, class, &share, &error))
-			common__json_set(&json, names[class], json_pack("{s:f, s:f}", "share", share, "error", error));
+			common__json_set(&json, names[class],
+					 SHAPE_PACK(cpu_share_shape, json_real(share), json_real(error)));
 	return json;
 }
+
+SHAPE(step_sum_shape, "step_sum", "steps:I total_s:f gc_s:f phases:[phase] cpu:{cpu_share} gpu:step_gpu?");
 
 /* Returns where the time of all steps, or of the slow ones, goes. */
 static json_t *json_sum(const struct steps_of *of, const struct step_sum *sum, const struct gpu_step *gpu)
@@ -148,10 +162,12 @@ static json_t *json_sum(const struct steps_of *of, const struct step_sum *sum, c
 	struct table table = {.list = phases};
 	int failed = steps_tables__phases(of, sum, &table);
 
-	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o}", "steps", (json_int_t)sum->step_cnt, "total_s",
-			 sum->total_ns / 1e9, "gc_s", sum->gc_ns / 1e9, "phases",
-			 common__json_unless_failed(phases, failed), "cpu", json_cpu(sum), "gpu", json_gpu(gpu, 0));
+	return SHAPE_PACK(step_sum_shape, json_integer(sum->step_cnt), json_real(sum->total_ns / 1e9),
+			  json_real(sum->gc_ns / 1e9), common__json_unless_failed(phases, failed), json_cpu(sum),
+			  json_gpu(gpu, 0));
 }
+
+SHAPE(hotspot_shape, "hotspot", "file:s? line:I name:s? seconds:f path:s?");
 
 json_t *steps_report__json_hotspots(struct job *job, const struct hotspot *hotspots, size_t cnt)
 {
@@ -164,11 +180,11 @@ json_t *steps_report__json_hotspots(struct job *job, const struct hotspot *hotsp
 		char *path = hotspots[i].file ? io_rows__path_of_name(job, hotspots[i].file) : NULL;
 
 		common__json_append(&list,
-				    json_pack("{s:o, s:I, s:o, s:f, s:o}", "file",
-					      common__json_text(code.file ? job__name_or_lost(job, code.file) : NULL),
-					      "line", (json_int_t)(hotspots[i].line ?: code.first_line), "name",
-					      common__json_text(code.name ? job__name_or_lost(job, code.name) : NULL),
-					      "seconds", hotspots[i].ns / 1e9, "path", common__json_text(path)));
+				    SHAPE_PACK(hotspot_shape,
+					       common__json_text(code.file ? job__name_or_lost(job, code.file) : NULL),
+					       json_integer((hotspots[i].line ?: code.first_line)),
+					       common__json_text(code.name ? job__name_or_lost(job, code.name) : NULL),
+					       json_real(hotspots[i].ns / 1e9), common__json_text(path)));
 		free(path);
 	}
 	return list;
@@ -191,11 +207,15 @@ static json_t *json_slow(const struct step_track *track)
 	return list;
 }
 
+SHAPE(outside_part_shape, "outside_part", "seconds:f compile_s:f where:[hotspot]");
+
 static json_t *json_outside(struct job *job, const struct outside_part *part)
 {
-	return json_pack("{s:f, s:f, s:o}", "seconds", part->ns / 1e9, "compile_s", part->compile_ns / 1e9, "where",
-			 steps_report__json_hotspots(job, &part->hotspot, 1));
+	return SHAPE_PACK(outside_part_shape, json_real(part->ns / 1e9), json_real(part->compile_ns / 1e9),
+			  steps_report__json_hotspots(job, &part->hotspot, 1));
 }
+
+SHAPE(dropped_shape, "dropped_steps", "steps:I seconds:f median_s:f p99_s:f min_s:f max_s:f phases:{f}");
 
 /* NULL: no memory. */
 static json_t *json_dropped(const struct rec_dropped_steps *dropped)
@@ -204,11 +224,19 @@ static json_t *json_dropped(const struct rec_dropped_steps *dropped)
 
 	for (int p = 0; p < PHASE__COUNT; p++)
 		common__json_set(&phases, phase__name(p), json_real(dropped->phase_ns[p] / 1e9));
-	return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "steps", (json_int_t)dropped->steps, "seconds",
-			 dropped->total_ns / 1e9, "median_s", dropped_steps__percentile_ns(dropped, 50) / 1e9, "p99_s",
-			 dropped_steps__percentile_ns(dropped, 99) / 1e9, "min_s", dropped->min_ns / 1e9, "max_s",
-			 dropped->max_ns / 1e9, "phases", phases);
+	return SHAPE_PACK(dropped_shape, json_integer(dropped->steps), json_real(dropped->total_ns / 1e9),
+			  json_real(dropped_steps__percentile_ns(dropped, 50) / 1e9),
+			  json_real(dropped_steps__percentile_ns(dropped, 99) / 1e9), json_real(dropped->min_ns / 1e9),
+			  json_real(dropped->max_ns / 1e9), phases);
 }
+
+SHAPE(compile_shape, "compile", "seconds:f steps:I where:[hotspot]");
+
+SHAPE(outside_shape, "outside", "before:outside_part after:outside_part");
+
+SHAPE(track_shape, "track",
+      "median_s:f p99_s:f ordinary_s:f limit_s:f? lost_steps:I remainder_s:f slow:[I] causes:[cause] all:step_sum "
+      "of_slow:step_sum verdict:verdict compile:compile outside:outside dropped?:dropped_steps");
 
 /* Sets all keys of a track except its steps. */
 static int set_track(struct job *job, const struct steps_of *of, json_t *object)
@@ -216,41 +244,46 @@ static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 	const struct step_track *track = of->track;
 	const struct slow_rule *rule = &track->rule_of_slow;
 	const struct rec_dropped_steps *dropped = job__dropped_steps(job, track->pid, track->tid, track->rule);
-	json_t *compile = json_pack("{s:f, s:I, s:o}", "seconds", of->blame.compile.ns / 1e9, "steps",
-				    (json_int_t)of->blame.compile.step_cnt, "where",
-				    steps_report__json_hotspots(job, &of->blame.compile.hotspot, 1));
-	json_t *outside = json_pack("{s:o, s:o}", "before", json_outside(job, &of->outside.parts[OUTSIDE_BEFORE]),
-				    "after", json_outside(job, &of->outside.parts[OUTSIDE_AFTER]));
-	json_t *more = json_pack(
-		"{s:f, s:f, s:f, s:o, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "median_s", rule->median_ns / 1e9,
-		"p99_s", rule->p99_ns / 1e9, "ordinary_s", rule->ordinary_ns / 1e9, "limit_s",
-		common__json_real(rule->limit_ns != UINT64_MAX, rule->limit_ns / 1e9), "lost_steps",
-		(json_int_t)track->lost, "remainder_s", track->misfit_ns / 1e9, "slow", json_slow(track), "causes",
-		json_groups(job, &of->blame), "all", json_sum(of, &of->blame.all, &of->gpu.all), "of_slow",
-		json_sum(of, &of->blame.slow, &of->gpu.slow), "verdict", steps_report__json_verdict(&of->verdict),
-		"compile", compile, "outside", outside);
+	json_t *compile = SHAPE_PACK(compile_shape, json_real(of->blame.compile.ns / 1e9),
+				     json_integer(of->blame.compile.step_cnt),
+				     steps_report__json_hotspots(job, &of->blame.compile.hotspot, 1));
+	json_t *outside = SHAPE_PACK(outside_shape, json_outside(job, &of->outside.parts[OUTSIDE_BEFORE]),
+				     json_outside(job, &of->outside.parts[OUTSIDE_AFTER]));
+	json_t *more = SHAPE_PACK(track_shape, json_real(rule->median_ns / 1e9), json_real(rule->p99_ns / 1e9),
+				  json_real(rule->ordinary_ns / 1e9),
+				  common__json_real(rule->limit_ns != UINT64_MAX, rule->limit_ns / 1e9),
+				  json_integer(track->lost), json_real(track->misfit_ns / 1e9), json_slow(track),
+				  json_groups(job, &of->blame), json_sum(of, &of->blame.all, &of->gpu.all),
+				  json_sum(of, &of->blame.slow, &of->gpu.slow),
+				  steps_report__json_verdict(&of->verdict), compile, outside);
 
 	if (dropped)
 		common__json_set(&more, "dropped", json_dropped(dropped));
 	return json_object_update_new(object, more);
 }
 
+SHAPE(no_verdict_shape, "no_verdict", "class:s why:s evidence:[s] next:[s]");
+SHAPE(no_track_shape, "no_track", "steps:[step] median_s:f? p99_s:f? slow:[I] verdict:no_verdict");
+
 /* Sets the same keys where there are no steps. */
 static int set_no_track(json_t *object)
 {
-	return json_object_update_new(object, json_pack("{s:[], s:n, s:n, s:[], s:{s:s, s:s, s:[], s:[]}}", "steps",
-							"median_s", "p99_s", "slow", "verdict", "class",
-							verdict_class__name(VERDICT_UNCLEAR), "why",
-							"no whole step is in the recording", "evidence", "next"));
+	json_t *verdict = SHAPE_PACK(no_verdict_shape, json_string(verdict_class__name(VERDICT_UNCLEAR)),
+				     json_string("no whole step is in the recording"), json_array(), json_array());
+
+	return json_object_update_new(
+		object, SHAPE_PACK(no_track_shape, json_array(), json_null(), json_null(), json_array(), verdict));
 }
+
+SHAPE(straggler_shape, "straggler", "pid:I rank:I? why:s");
 
 static json_t *json_straggler(const struct steps_view *view)
 {
 	if (view->straggler.index < 0)
 		return json_null();
-	return json_pack("{s:I, s:o, s:s}", "pid", (json_int_t)view->tracks[view->straggler.index].pid, "rank",
-			 view->straggler.rank < 0 ? json_null() : json_integer(view->straggler.rank), "why",
-			 view->straggler.why);
+	return SHAPE_PACK(straggler_shape, json_integer(view->tracks[view->straggler.index].pid),
+			  view->straggler.rank < 0 ? json_null() : json_integer(view->straggler.rank),
+			  json_string(view->straggler.why));
 }
 
 /*
@@ -281,10 +314,10 @@ static int print_track_json(const struct steps_view *view, const struct step_tra
 
 static json_t *json_track_process(const struct steps_view *view, size_t track)
 {
-	int rank = view->ranks[track].rank;
+	const struct rec_target target = {
+		.pid = view->tracks[track].pid, .role = ROLE_MAIN, .rank = view->ranks[track].rank};
 
-	return json_pack("{s:I, s:s, s:o}", "pid", (json_int_t)view->tracks[track].pid, "role", "main", "rank",
-			 rank < 0 ? json_null() : json_integer(rank));
+	return common__json_process(&target, NULL, NULL);
 }
 
 static int print_track_objects(const struct steps_view *view, FILE *out)
@@ -300,6 +333,11 @@ static int print_track_objects(const struct steps_view *view, FILE *out)
 	fputs("]", out);
 	return err;
 }
+
+SHAPE(steps_process_shape, "steps_of_process", "@process @track steps:[step]");
+SHAPE(of_all_shape, "steps_of_all", "straggler:straggler? resources:[resources] machines:[machine]");
+SHAPE_REPORT(steps_shape, "steps", "steps", "@report @steps_of_all @track steps:[step] processes?:[steps_of_process]");
+SHAPE_REPORT(no_steps_shape, "no_steps", "steps", "@report @steps_of_all @no_track");
 
 static int print_json(const struct steps_view *view, FILE *out)
 {

@@ -10,6 +10,7 @@
 #include "user/model/labels.h"
 #include "user/report/common.h"
 #include "user/report/gpu_rows.h"
+#include "user/report/shape.h"
 #include "user/report/steps_report.h"
 #include "user/report/text.h"
 
@@ -41,33 +42,38 @@ static json_t *bytes_of_reading(double bytes)
 	return bytes < 0 ? json_null() : json_integer(bytes < (double)INT64_MAX ? (json_int_t)bytes : INT64_MAX);
 }
 
+SHAPE(growth_shape, "memory_growth", "bytes_per_s:f least_bytes_per_s:f most_bytes_per_s:f full_s:f? of:s?");
+
 static json_t *json_growth(const struct resource_use *use)
 {
 	if (!use->growth_per_s)
 		return json_null();
-	return json_pack("{s:f, s:f, s:f, s:o, s:o}", "bytes_per_s", use->growth_per_s, "least_bytes_per_s",
-			 use->growth_least_per_s, "most_bytes_per_s", use->growth_most_per_s, "full_s",
-			 rate(use->full_s), "of",
-			 use->full_s < 0 ? json_null() : json_string(use->of_cgroup ? "cgroup" : "machine"));
+	return SHAPE_PACK(growth_shape, json_real(use->growth_per_s), json_real(use->growth_least_per_s),
+			  json_real(use->growth_most_per_s), rate(use->full_s),
+			  use->full_s < 0 ? json_null() : json_string(use->of_cgroup ? "cgroup" : "machine"));
 }
+
+SHAPE(throttled_shape, "throttled", "cpus:f levels_above:I periods:I throttled_periods:I throttled_share:f");
 
 /* How often a quota of CPU time was used up. */
 static json_t *json_throttled(const struct cpu_throttle *throttle)
 {
 	if (!throttle->periods)
 		return json_null();
-	return json_pack("{s:f, s:I, s:I, s:I, s:f}", "cpus", throttle->cpus, "levels_above",
-			 (json_int_t)throttle->above, "periods", (json_int_t)throttle->periods, "throttled_periods",
-			 (json_int_t)throttle->throttled, "throttled_share", throttle->share);
+	return SHAPE_PACK(throttled_shape, json_real(throttle->cpus), json_integer(throttle->above),
+			  json_integer(throttle->periods), json_integer(throttle->throttled),
+			  json_real(throttle->share));
 }
+
+SHAPE(limits_shape, "limits", "memory_bytes:I? cpus:f? processors:I? throttled:throttled?");
 
 static json_t *json_limits(const struct rec_limits *limits, const struct cpu_throttle *throttle)
 {
 	if (!limits)
 		return json_null();
-	return json_pack("{s:o, s:o, s:o, s:o}", "memory_bytes", bytes_of(limits->memory_bytes, limits->memory_bytes),
-			 "cpus", common__json_real(limits->milli_cpus, limits->milli_cpus / 1e3), "processors",
-			 bytes_of(limits->processors, limits->processors), "throttled", json_throttled(throttle));
+	return SHAPE_PACK(limits_shape, bytes_of(limits->memory_bytes, limits->memory_bytes),
+			  common__json_real(limits->milli_cpus, limits->milli_cpus / 1e3),
+			  bytes_of(limits->processors, limits->processors), json_throttled(throttle));
 }
 
 static int add_row(const struct resource_use *use, struct table *table)
@@ -75,39 +81,46 @@ static int add_row(const struct resource_use *use, struct table *table)
 	const struct resource_rates *r = &use->rates;
 	bool medium = text__columns() >= MEDIUM_COLUMNS, wide = text__columns() >= WIDE_COLUMNS;
 	const struct cell cells[] = {
-		cell__json("pid", json_integer(use->pid)),
+		cell__json("pid:I", json_integer(use->pid)),
 		cell__new(NULL, 1, "pid", 8, 0, json_integer(REC_PID(use->pid))),
-		cell__new("role", 2, "role", -6, 0, json_string(labels__role(use->role))),
-		cell__json("samples", common__json_integer(use->sample_cnt)),
-		cell__json("seconds", json_real(use->seconds)),
-		cell__new("cpu_percent", 3, "% CPU", 7, 1, rate(r->cpu_percent)),
-		cell__json("rss_min_bytes", bytes_of(use->has_memory, use->rss_min_bytes)),
-		cell__json("rss_max_bytes", bytes_of(use->has_memory, use->rss_max_bytes)),
-		cell__json("rss_last_bytes", bytes_of(use->has_memory, use->rss_last_bytes)),
-		cell__json("shared_last_bytes", bytes_of(use->has_memory, use->shared_last_bytes)),
-		cell__json("swap_last_bytes", bytes_of(use->has_swap, use->swap_last_bytes)),
-		cell__json("swap_max_bytes", bytes_of(use->has_swap, use->swap_max_bytes)),
+		cell__new("role:s", 2, "role", -6, 0, json_string(labels__role(use->role))),
+		cell__json("samples:I", common__json_integer(use->sample_cnt)),
+		cell__json("seconds:f", json_real(use->seconds)),
+		cell__new("cpu_percent:f?", 3, "% CPU", 7, 1, rate(r->cpu_percent)),
+		cell__json("rss_min_bytes:I?", bytes_of(use->has_memory, use->rss_min_bytes)),
+		cell__json("rss_max_bytes:I?", bytes_of(use->has_memory, use->rss_max_bytes)),
+		cell__json("rss_last_bytes:I?", bytes_of(use->has_memory, use->rss_last_bytes)),
+		cell__json("shared_last_bytes:I?", bytes_of(use->has_memory, use->shared_last_bytes)),
+		cell__json("swap_last_bytes:I?", bytes_of(use->has_swap, use->swap_last_bytes)),
+		cell__json("swap_max_bytes:I?", bytes_of(use->has_swap, use->swap_max_bytes)),
 		cell__new(NULL, 4, "MB last", 8, 0, mega(use->has_memory, use->rss_last_bytes)),
 		cell__if(wide, cell__new(NULL, 5, "min", 8, 0, mega(use->has_memory, use->rss_min_bytes))),
 		cell__if(medium, cell__new(NULL, 6, "max", 8, 0, mega(use->has_memory, use->rss_max_bytes))),
 		cell__if(wide, cell__new(NULL, 7, "shared", 8, 0, mega(use->has_memory, use->shared_last_bytes))),
 		cell__if(medium, cell__new(NULL, 8, "swap", 6, 0, mega(use->has_swap, use->swap_last_bytes))),
-		cell__new("minor_faults_per_s", 9, "faults/s", 9, 0, rate(r->minor_faults_per_s)),
-		cell__new("major_faults_per_s", 10, "major/s", 8, 1, rate(r->major_faults_per_s)),
-		cell__json("read_bytes_per_s", rate(r->read_per_s)),
-		cell__json("written_bytes_per_s", rate(r->written_per_s)),
-		cell__json("received_bytes_per_s", rate(r->received_per_s)),
-		cell__json("sent_bytes_per_s", rate(r->sent_per_s)),
+		cell__new("minor_faults_per_s:f?", 9, "faults/s", 9, 0, rate(r->minor_faults_per_s)),
+		cell__new("major_faults_per_s:f?", 10, "major/s", 8, 1, rate(r->major_faults_per_s)),
+		cell__json("read_bytes_per_s:f?", rate(r->read_per_s)),
+		cell__json("written_bytes_per_s:f?", rate(r->written_per_s)),
+		cell__json("received_bytes_per_s:f?", rate(r->received_per_s)),
+		cell__json("sent_bytes_per_s:f?", rate(r->sent_per_s)),
 		cell__new(NULL, 11, "read MB/s", 10, 2, mega(true, r->read_per_s)),
 		cell__new(NULL, 12, "written", 8, 2, mega(true, r->written_per_s)),
 		cell__if(wide, cell__new(NULL, 13, "received", 9, 2, mega(true, r->received_per_s))),
 		cell__if(wide, cell__new(NULL, 14, "sent", 7, 2, mega(true, r->sent_per_s))),
-		cell__json("growth", json_growth(use)),
-		cell__json("limits", json_limits(use->limits, &use->throttle)),
+		cell__json("growth:memory_growth?", json_growth(use)),
+		cell__json("limits:limits?", json_limits(use->limits, &use->throttle)),
 	};
 
 	return TABLE_ADD(table, cells);
 }
+
+static int add_blank_row(struct job *job, struct table *table)
+{
+	return add_row(&(struct resource_use){0}, table);
+}
+
+SHAPE_ROW(resources_shape, "resources", add_blank_row);
 
 /* "12.3 MB a minute" */
 static void say_rate(double bytes_per_s, char *text, size_t size)
@@ -329,6 +342,10 @@ json_t *steps_resources__json(const struct steps_view *view)
 	return common__json_unless_failed(list, err);
 }
 
+SHAPE(machine_shape, "machine",
+      "host:s? samples:I seconds:f processors:I cpu_percent:f? memory_percent:f memory_max_percent:f swap_percent:f "
+      "memory_bytes:I swap_bytes:I");
+
 json_t *steps_resources__json_machines(struct job *job)
 {
 	json_t *list = json_array();
@@ -339,20 +356,21 @@ json_t *steps_resources__json_machines(struct job *job)
 	for (size_t i = 0; i < cnt; i++) {
 		const struct machine_use *use = &uses[i];
 
-		common__json_append(
-			&list, json_pack("{s:o, s:I, s:f, s:I, s:o, s:f, s:f, s:f, s:o, s:o}", "host",
-					 common__json_text(use->host ?: ""), "samples", (json_int_t)use->sample_cnt,
-					 "seconds", use->seconds, "processors", (json_int_t)use->last->processors,
-					 "cpu_percent", rate(use->mean.cpu), "memory_percent", use->mean.memory,
-					 "memory_max_percent", use->memory_max, "swap_percent", use->mean.swap,
-					 "memory_bytes", common__json_integer(use->last->memory_bytes), "swap_bytes",
-					 common__json_integer(use->last->swap_bytes)));
+		common__json_append(&list,
+				    SHAPE_PACK(machine_shape, common__json_text(use->host ?: ""),
+					       json_integer(use->sample_cnt), json_real(use->seconds),
+					       json_integer(use->last->processors), rate(use->mean.cpu),
+					       json_real(use->mean.memory), json_real(use->memory_max),
+					       json_real(use->mean.swap), common__json_integer(use->last->memory_bytes),
+					       common__json_integer(use->last->swap_bytes)));
 	}
 	free(uses);
 	return common__json_unless_failed(list, err);
 }
 
 /* ---- steps ---- */
+
+SHAPE(gpu_reading_shape, "gpu_reading", "busy_percent:f? memory_used_bytes:I? power_w:f? temperature_c:f?");
 
 /* By the number of each GPU, so that CSV has a column for each figure of each. step NULL: the keys alone. */
 static json_t *json_gpus(struct gpu_readings all, const struct step *step)
@@ -368,26 +386,27 @@ static json_t *json_gpus(struct gpu_readings all, const struct step *step)
 			continue;
 		snprintf(device, sizeof(device), "%u", part.items->device);
 		common__json_set(&gpus, device,
-				 json_pack("{s:o, s:o, s:o, s:o}", "busy_percent", rate(of.busy_percent),
-					   "memory_used_bytes", bytes_of_reading(of.memory_used_bytes), "power_w",
-					   rate(of.power_w), "temperature_c", rate(of.temperature_c)));
+				 SHAPE_PACK(gpu_reading_shape, rate(of.busy_percent),
+					    bytes_of_reading(of.memory_used_bytes), rate(of.power_w),
+					    rate(of.temperature_c)));
 	}
 	return gpus;
 }
+
+SHAPE(step_resources_shape, "step_resources",
+      "cpu_percent:f? rss_bytes:I? shared_bytes:I? swap_bytes:I? minor_faults_per_s:f? major_faults_per_s:f? "
+      "read_bytes_per_s:f? written_bytes_per_s:f? received_bytes_per_s:f? sent_bytes_per_s:f? machine_cpu_percent:f? "
+      "machine_memory_percent:f? machine_swap_percent:f? gpus:{gpu_reading}");
 
 static json_t *json_span(const struct resource_span *span, const struct machine_percent *machine, json_t *gpus)
 {
 	const struct resource_rates *r = &span->rates;
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu_percent",
-			 rate(r->cpu_percent), "rss_bytes", bytes_of(span->has_memory, span->rss_bytes), "shared_bytes",
-			 bytes_of(span->has_memory, span->shared_bytes), "swap_bytes",
-			 bytes_of(span->has_swap, span->swap_bytes), "minor_faults_per_s", rate(r->minor_faults_per_s),
-			 "major_faults_per_s", rate(r->major_faults_per_s), "read_bytes_per_s", rate(r->read_per_s),
-			 "written_bytes_per_s", rate(r->written_per_s), "received_bytes_per_s", rate(r->received_per_s),
-			 "sent_bytes_per_s", rate(r->sent_per_s), "machine_cpu_percent", rate(machine->cpu),
-			 "machine_memory_percent", rate(machine->memory), "machine_swap_percent", rate(machine->swap),
-			 "gpus", gpus);
+	return SHAPE_PACK(step_resources_shape, rate(r->cpu_percent), bytes_of(span->has_memory, span->rss_bytes),
+			  bytes_of(span->has_memory, span->shared_bytes), bytes_of(span->has_swap, span->swap_bytes),
+			  rate(r->minor_faults_per_s), rate(r->major_faults_per_s), rate(r->read_per_s),
+			  rate(r->written_per_s), rate(r->received_per_s), rate(r->sent_per_s), rate(machine->cpu),
+			  rate(machine->memory), rate(machine->swap), gpus);
 }
 
 json_t *steps_resources__json_step(const struct steps_of *of, const struct step *step)

@@ -5,6 +5,7 @@
 
 #include "user/report/common.h"
 #include "user/report/io_rows.h"
+#include "user/report/shape.h"
 #include "user/report/steps_report.h"
 #include "user/report/text.h"
 
@@ -105,11 +106,11 @@ static int add_phase(const struct steps_of *of, const struct step_sum *sum, int 
 	size_t cnt = make_columns(of, columns);
 	bool waits = of->track->thread;
 	struct cell cells[5 + COLUMNS_MAX] = {
-		cell__new("name", 1, "phase", -11, 0, json_string(phase < 0 ? "all" : phase__name(phase))),
-		cell__new("total_s", 2, "total s", COLUMN, -4, json_integer(ns)),
+		cell__new("name:s", 1, "phase", -11, 0, json_string(phase < 0 ? "all" : phase__name(phase))),
+		cell__new("total_s:f", 2, "total s", COLUMN, -4, json_integer(ns)),
 		cell__new(NULL, 3, "share", 8, 0, share_text(ns, sum->total_ns)),
-		cell__json("oncpu_s", waits ? json_integer(sum_of(sum, phase, CAUSE_NONE)) : json_null()),
-		cell__json("waits", waits ? steps_report__json_waits(sum, phase) : json_null()),
+		cell__json("oncpu_s:f?", waits ? json_integer(sum_of(sum, phase, CAUSE_NONE)) : json_null()),
+		cell__json("waits:{f}?", waits ? steps_report__json_waits(sum, phase) : json_null()),
 	};
 
 	for (size_t i = 0; i < cnt; i++) {
@@ -122,6 +123,15 @@ static int add_phase(const struct steps_of *of, const struct step_sum *sum, int 
 	}
 	return table__add(table, cells, 5 + cnt);
 }
+
+static int add_blank_phase(struct job *job, struct table *table)
+{
+	const struct step_track track = {0};
+
+	return add_phase(&(struct steps_of){.track = &track}, &(struct step_sum){0}, 0, table);
+}
+
+SHAPE_ROW(phase_shape, "phase", add_blank_phase);
 
 int steps_tables__phases(const struct steps_of *of, const struct step_sum *sum, struct table *table)
 {
@@ -176,20 +186,24 @@ static char *hotspot_text(struct job *job, const struct hotspot *hotspot)
 	return bytes < 0 ? NULL : text;
 }
 
+SHAPE(rhythm_shape, "rhythm", "shortest:I longest:I matched:I");
+
 static json_t *json_rhythm(const struct rhythm *rhythm)
 {
 	if (!rhythm->shortest)
 		return json_null();
-	return json_pack("{s:I, s:I, s:I}", "shortest", (json_int_t)rhythm->shortest, "longest",
-			 (json_int_t)rhythm->longest, "matched", (json_int_t)rhythm->matched);
+	return SHAPE_PACK(rhythm_shape, json_integer(rhythm->shortest), json_integer(rhythm->longest),
+			  json_integer(rhythm->matched));
 }
+
+SHAPE(waker_shape, "waker", "pid:I tid:I share:f");
 
 static json_t *json_waker(const struct blame_group *group)
 {
 	if (!group->waker_ns)
 		return json_null();
-	return json_pack("{s:I, s:I, s:f}", "pid", (json_int_t)group->waker_pid, "tid", (json_int_t)group->waker_tid,
-			 "share", (double)group->waker_ns / group->wait_ns);
+	return SHAPE_PACK(waker_shape, json_integer(group->waker_pid), json_integer(group->waker_tid),
+			  json_real((double)group->waker_ns / group->wait_ns));
 }
 
 /* A row of a group, or with others of those that cost little, which has fewer cells. */
@@ -198,24 +212,31 @@ static int add_group(struct job *job, const struct blame_group *group, bool othe
 {
 	const struct cell cells[] = {
 		cell__new(NULL, 1, "because of", -28, 0, others ? json_string("others") : cause_text(group)),
-		cell__json("cause", json_string(blame_cause__name(group->cause))),
-		cell__json("phase", group->phase < 0 ? json_null() : json_string(phase__name(group->phase))),
-		cell__json("wait", common__json_text(sample_cause__name(group->wait))),
-		cell__new("count", 2, "steps", 7, 0, json_integer(group->step_cnt)),
-		cell__new("over_s", 3, "lost s", 9, -4, json_integer(group->over_ns)),
+		cell__json("cause:s", json_string(blame_cause__name(group->cause))),
+		cell__json("phase:s?", group->phase < 0 ? json_null() : json_string(phase__name(group->phase))),
+		cell__json("wait:s?", common__json_text(sample_cause__name(group->wait))),
+		cell__new("count:I", 2, "steps", 7, 0, json_integer(group->step_cnt)),
+		cell__new("over_s:f", 3, "lost s", 9, -4, json_integer(group->over_ns)),
 		cell__new(NULL, 4, "share", 8, 0, share_text(group->over_ns, total_ns)),
-		cell__json("cause_s", json_integer(group->cause_ns)),
-		cell__json("gc_generation",
+		cell__json("cause_s:f", json_integer(group->cause_ns)),
+		cell__json("gc_generation:I?",
 			   group->cause == BLAME_GC ? json_integer(group->gc_generation) : json_null()),
 		cell__if(!others, cell__new(NULL, 5, "rhythm", -20, 0, rhythm_text(group))),
-		cell__json("rhythm", json_rhythm(&group->rhythm)),
-		cell__json("waker", json_waker(group)),
-		cell__json("where", steps_report__json_hotspots(job, group->hotspots, BLAME_HOTSPOTS)),
+		cell__json("rhythm:rhythm?", json_rhythm(&group->rhythm)),
+		cell__json("waker:waker?", json_waker(group)),
+		cell__json("where:[hotspot]", steps_report__json_hotspots(job, group->hotspots, BLAME_HOTSPOTS)),
 		cell__if(!others, cell__last(6, "where", hotspot_text(job, &group->hotspots[0]))),
 	};
 
 	return TABLE_ADD(table, cells);
 }
+
+static int add_blank_group(struct job *job, struct table *table)
+{
+	return add_group(job, &(struct blame_group){.phase = -1}, false, 0, table);
+}
+
+SHAPE_ROW(cause_shape, "cause", add_blank_group);
 
 int steps_tables__groups(struct job *job, const struct blame *blame, double listed_share, struct table *table)
 {

@@ -7,7 +7,10 @@
 #include "user/analysis/endings.h"
 #include "user/model/labels.h"
 #include "user/report/common.h"
+#include "user/report/shape.h"
 #include "user/report/summary.h"
+
+SHAPE(summary_steps_shape, "summary_steps", "pid:I count:I median_s:f p99_s:f per_second:f");
 
 static json_t *json_steps(const struct summary *summary)
 {
@@ -15,10 +18,12 @@ static json_t *json_steps(const struct summary *summary)
 
 	if (!track)
 		return json_null();
-	return json_pack("{s:I, s:I, s:f, s:f, s:f}", "pid", (json_int_t)track->pid, "count",
-			 (json_int_t)track->step_cnt, "median_s", track->rule_of_slow.median_ns / 1e9, "p99_s",
-			 track->rule_of_slow.p99_ns / 1e9, "per_second", summary__steps_per_s(summary));
+	return SHAPE_PACK(summary_steps_shape, json_integer(track->pid), json_integer(track->step_cnt),
+			  json_real(track->rule_of_slow.median_ns / 1e9), json_real(track->rule_of_slow.p99_ns / 1e9),
+			  json_real(summary__steps_per_s(summary)));
 }
+
+SHAPE(stall_shape, "stall", "seconds:f since_step:I cause:s where:[hotspot]");
 
 static json_t *json_stall(const struct summary *summary)
 {
@@ -27,11 +32,13 @@ static json_t *json_stall(const struct summary *summary)
 
 	if (!stall)
 		return json_null();
-	return json_pack("{s:f, s:I, s:s, s:o}", "seconds", stall->ns / 1e9, "since_step",
-			 (json_int_t)track->steps[track->step_cnt - 1].index, "cause",
-			 stall->cause ? sample_cause__name(stall->cause) : "running", "where",
-			 steps_report__json_hotspots(summary->job, &stall->hotspot, 1));
+	return SHAPE_PACK(stall_shape, json_real(stall->ns / 1e9),
+			  json_integer(track->steps[track->step_cnt - 1].index),
+			  json_string(stall->cause ? sample_cause__name(stall->cause) : "running"),
+			  steps_report__json_hotspots(summary->job, &stall->hotspot, 1));
 }
+
+SHAPE(slowdown_shape, "slowdown", "since_step:I seconds:f before_s:f after_s:f cause:s? phase:s? place:s?");
 
 static json_t *json_slowdown(const struct summary *summary)
 {
@@ -46,15 +53,18 @@ static json_t *json_slowdown(const struct summary *summary)
 	if (group && summary_words__place(summary->job, group, &place))
 		return NULL;
 	steps = summary->track->steps;
-	object = json_pack("{s:I, s:f, s:f, s:f, s:o, s:o, s:o}", "since_step", (json_int_t)steps[slowdown->at].index,
-			   "seconds", (steps[summary->track->step_cnt - 1].end_ns - steps[slowdown->at].start_ns) / 1e9,
-			   "before_s", slowdown->before_ns / 1e9, "after_s", slowdown->after_ns / 1e9, "cause",
-			   common__json_text(group ? blame_cause__name(group->cause) : NULL), "phase",
-			   common__json_text(group && group->phase >= 0 ? phase__name(group->phase) : NULL), "place",
+	object =
+		SHAPE_PACK(slowdown_shape, json_integer(steps[slowdown->at].index),
+			   json_real((steps[summary->track->step_cnt - 1].end_ns - steps[slowdown->at].start_ns) / 1e9),
+			   json_real(slowdown->before_ns / 1e9), json_real(slowdown->after_ns / 1e9),
+			   common__json_text(group ? blame_cause__name(group->cause) : NULL),
+			   common__json_text(group && group->phase >= 0 ? phase__name(group->phase) : NULL),
 			   common__json_text(place));
 	free(place);
 	return object;
 }
+
+SHAPE(limit_shape, "limit", "class:s share:f? why:s? place:s? next:s?");
 
 static json_t *json_limit(const struct summary *summary)
 {
@@ -62,27 +72,29 @@ static json_t *json_limit(const struct summary *summary)
 
 	if (!summary->track)
 		return json_null();
-	return json_pack("{s:s, s:o, s:o, s:o, s:o}", "class", verdict_class__name(verdict->class), "share",
-			 common__json_real(verdict->share, verdict->share), "why", common__json_text(verdict->why),
-			 "place", common__json_text(verdict->place), "next",
-			 common__json_text(verdict->next.cnt ? ((char *const *)verdict->next.items)[0] : NULL));
+	return SHAPE_PACK(limit_shape, json_string(verdict_class__name(verdict->class)),
+			  common__json_real(verdict->share, verdict->share), common__json_text(verdict->why),
+			  common__json_text(verdict->place),
+			  common__json_text(verdict->next.cnt ? ((char *const *)verdict->next.items)[0] : NULL));
 }
+
+SHAPE(slow_shape, "slow", "causes:[cause] count:I limit_s:f?");
 
 static json_t *json_slow(const struct summary *summary)
 {
-	json_t *object = json_object();
-	struct table table = table__json(object, "causes");
+	const struct step_track *track = summary->track;
+	json_t *causes;
+	struct table table;
+	int failed;
 
-	if (!summary->track) {
-		json_decref(object);
+	if (!track)
 		return json_null();
-	}
-	json_object_set_new(object, "count", json_integer(summary->track->slow_cnt));
-	json_object_set_new(object, "limit_s",
-			    common__json_real(summary->track->rule_of_slow.limit_ns != UINT64_MAX,
-					      summary->track->rule_of_slow.limit_ns / 1e9));
-	return common__json_unless_failed(
-		object, !table.list || steps_tables__groups(summary->job, &summary->of.blame, 0, &table));
+	causes = json_array();
+	table = (struct table){.list = causes};
+	failed = steps_tables__groups(summary->job, &summary->of.blame, 0, &table);
+	return SHAPE_PACK(
+		slow_shape, common__json_unless_failed(causes, failed), json_integer(track->slow_cnt),
+		common__json_real(track->rule_of_slow.limit_ns != UINT64_MAX, track->rule_of_slow.limit_ns / 1e9));
 }
 
 static json_t *json_phases(const struct summary *summary)
@@ -110,6 +122,8 @@ static json_t *json_longest(const struct summary *summary)
 	return list;
 }
 
+SHAPE(rank_shape, "rank", "pid:I rank:I? steps:I median_s:f straggler:b");
+
 static json_t *json_ranks(const struct summary *summary)
 {
 	const struct steps_view *view = &summary->view;
@@ -118,14 +132,16 @@ static json_t *json_ranks(const struct summary *summary)
 	for (size_t i = 0; i < view->track_cnt; i++) {
 		const struct rank *rank = &view->ranks[i];
 
-		common__json_append(&list, json_pack("{s:I, s:o, s:I, s:f, s:b}", "pid", (json_int_t)rank->track->pid,
-						     "rank", rank->rank < 0 ? json_null() : json_integer(rank->rank),
-						     "steps", (json_int_t)rank->track->step_cnt, "median_s",
-						     rank->track->rule_of_slow.median_ns / 1e9, "straggler",
-						     view->straggler.index == (long)i));
+		common__json_append(&list, SHAPE_PACK(rank_shape, json_integer(rank->track->pid),
+						      rank->rank < 0 ? json_null() : json_integer(rank->rank),
+						      json_integer(rank->track->step_cnt),
+						      json_real(rank->track->rule_of_slow.median_ns / 1e9),
+						      json_boolean(view->straggler.index == (long)i)));
 	}
 	return list;
 }
+
+SHAPE(summary_loader_shape, "summary_loader", "pid:I workers:I wait_s:f needed:I?");
 
 static json_t *json_workers(const struct summary *summary)
 {
@@ -135,14 +151,15 @@ static json_t *json_workers(const struct summary *summary)
 		const struct loader *loader = &summary->loaders[i];
 
 		if (loader->worker_cnt)
-			common__json_append(&list,
-					    json_pack("{s:I, s:I, s:f, s:o}", "pid", (json_int_t)loader->pid, "workers",
-						      (json_int_t)loader->worker_cnt, "wait_s", loader->wait_ns / 1e9,
-						      "needed",
-						      loader->needed ? json_integer(loader->needed) : json_null()));
+			common__json_append(
+				&list, SHAPE_PACK(summary_loader_shape, json_integer(loader->pid),
+						  json_integer(loader->worker_cnt), json_real(loader->wait_ns / 1e9),
+						  loader->needed ? json_integer(loader->needed) : json_null()));
 	}
 	return list;
 }
+
+SHAPE(ending_shape, "ending", "pid:I role:s rank:I? at_s:f signal:I? exit_status:I? why:s? place:s?");
 
 static json_t *json_endings(const struct summary *summary)
 {
@@ -157,28 +174,38 @@ static json_t *json_endings(const struct summary *summary)
 		const struct ending *e = &endings.items[i];
 		int status = e->exit->exit_code, signal = WTERMSIG(status);
 
-		common__json_append(&list,
-				    json_pack("{s:I, s:s, s:o, s:f, s:o, s:o, s:o, s:o}", "pid",
-					      (json_int_t)e->target->pid, "role", labels__role(e->role), "rank",
-					      e->target->rank < 0 ? json_null() : json_integer(e->target->rank), "at_s",
-					      e->at_s, "signal", signal ? json_integer(signal) : json_null(),
-					      "exit_status", signal ? json_null() : json_integer(WEXITSTATUS(status)),
-					      "why", common__json_text(*e->why ? e->why : NULL), "place",
-					      common__json_text(*e->place ? e->place : NULL)));
+		common__json_append(&list, SHAPE_PACK(ending_shape, json_integer(e->target->pid),
+						      json_string(labels__role(e->role)),
+						      e->target->rank < 0 ? json_null() : json_integer(e->target->rank),
+						      json_real(e->at_s), signal ? json_integer(signal) : json_null(),
+						      signal ? json_null() : json_integer(WEXITSTATUS(status)),
+						      common__json_text(*e->why ? e->why : NULL),
+						      common__json_text(*e->place ? e->place : NULL)));
 	}
 	endings__release(&endings);
 	return list;
 }
 
-/* A row with the keys of all. NULL: no memory. */
-static json_t *blank_longest(void)
+static int add_blank_row(struct job *job, struct table *table)
 {
 	struct summary_row row = {.name = "", .kind = "", .calls = 1};
 	const struct summary_rows rows = {.items = &row, .cnt = 1};
+
+	return summary_rows__print(&rows, 0, table);
+}
+
+SHAPE_ROW(longest_shape, "longest", add_blank_row);
+SHAPE_REPORT(summary_shape, "summary", "summary",
+	     "@report ended:[ending] steps:summary_steps? slowdown:slowdown? stall:stall? limit:limit? slow:slow? "
+	     "phases:[phase] longest:[longest] ranks:[rank] loaders:[summary_loader] resources:s?");
+
+/* A row with the keys of all. NULL: no memory. */
+static json_t *blank_longest(void)
+{
 	json_t *list = json_array();
 	struct table table = {.list = list};
 
-	return common__json_first(list, summary_rows__print(&rows, 0, &table));
+	return common__json_first(list, add_blank_row(NULL, &table));
 }
 
 int summary__json(struct job *job, const struct report_options *options, FILE *out)

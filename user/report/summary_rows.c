@@ -113,16 +113,16 @@ int summary_rows__print(const struct summary_rows *rows, size_t columns, struct 
 		const struct summary_row *row = &rows->items[i];
 		double share = rows->window_ns ? 100 * row->ns / rows->window_ns : 0;
 		const struct cell cells[] = {
-			cell__json("name", json_string(row->name)),
-			cell__json("kind", json_string(row->kind)),
+			cell__json("name:s", json_string(row->name)),
+			cell__json("kind:s", json_string(row->kind)),
 			cell__if(wide || !table->out,
-				 cell__new("count", 3, "calls", 8, 0, common__json_integer(row->calls))),
-			cell__new("self_s", 1, "own s", 8, -4, json_integer(row->ns)),
+				 cell__new("count:I", 3, "calls", 8, 0, common__json_integer(row->calls))),
+			cell__new("self_s:f", 1, "own s", 8, -4, json_integer(row->ns)),
 			cell__new(NULL, 2, "share", 7, 0,
 				  rows->window_ns ? json_sprintf("%.1f %%", share) : json_string("-")),
-			cell__json("percent", common__json_real(rows->window_ns, share)),
+			cell__json("percent:f?", common__json_real(rows->window_ns, share)),
 			cell__if(wide || !table->out,
-				 cell__new("self_mean_s", 4, "each ms", 9, -4, json_integer(row->ns / row->calls))),
+				 cell__new("self_mean_s:f", 4, "each ms", 9, -4, json_integer(row->ns / row->calls))),
 			cell__new(NULL, 5, rows->of_ops ? "operator" : "action", 0, 0, json_string(row->name)),
 		};
 

@@ -11,6 +11,7 @@
 #include "user/report/text.h"
 
 #define LAST_RULE   16 /* length of the dashes below the last column */
+#define NAME_BYTES  64 /* of a key in JSON */
 #define NARROW_TEXT 24 /* width of a column of text in a narrow terminal; most causes of slow steps fit */
 
 struct cell cell__new(const char *key, int place, const char *head, int width, int digits, json_t *value)
@@ -178,10 +179,10 @@ static void print_row(struct table *table, const struct cell *cells, size_t cnt)
 
 /* ---- rows ---- */
 
-static json_t *cell_json(const struct cell *cell)
+static json_t *cell_json(const struct cell *cell, const char *name)
 {
 	uint64_t integer = json_integer_value(cell->value);
-	double unit = unit_ns(cell->key);
+	double unit = unit_ns(name);
 
 	if (!json_is_integer(cell->value) || (!unit && (!cell->head || integer <= INT64_MAX)))
 		return json_incref(cell->value);
@@ -193,11 +194,23 @@ static int append_object(struct table *table, const struct cell *cells, size_t c
 	json_t *row = json_object();
 	int failed = 0;
 
-	for (size_t i = 0; i < cnt; i++)
-		if (cells[i].key)
-			failed |= json_object_set_new(row, cells[i].key, cell_json(&cells[i]));
+	for (size_t i = 0; i < cnt; i++) {
+		char name[NAME_BYTES];
+
+		if (!cells[i].key)
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(cells[i].key, ":"), cells[i].key);
+		failed |= json_object_set_new(row, name, cell_json(&cells[i], name));
+	}
 	failed |= json_array_append_new(table->list, row);
 	return failed ? -ENOMEM : 0;
+}
+
+static void print_fields(FILE *out, const struct cell *cells, size_t cnt)
+{
+	for (size_t i = 0; i < cnt; i++)
+		if (cells[i].key)
+			fprintf(out, "%s ", cells[i].key);
 }
 
 int table__add(struct table *table, const struct cell *cells, size_t cnt)
@@ -207,7 +220,9 @@ int table__add(struct table *table, const struct cell *cells, size_t cnt)
 	for (size_t i = 0; i < cnt; i++)
 		if (!cells[i].value)
 			err = -ENOMEM;
-	if (!err && !table->out)
+	if (!err && table->fields)
+		print_fields(table->fields, cells, cnt);
+	else if (!err && !table->out)
 		err = append_object(table, cells, cnt);
 	if (!err && table->out)
 		print_row(table, cells, cnt);

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 struct cell {
-	const char *key; /* name in JSON, where cells are in the order given; NULL: not in JSON */
+	const char *key; /* field in JSON (shape.h), "rank:I?", in the order given; NULL: not in JSON */
 	int place;       /* position in the text, from 1; 0: not in the text */
 	const char *head;
 	int width;  /* in the text; below 0: aligned to the left; 0: any, of the last column only */
@@ -42,6 +42,7 @@ enum table_rules {
 
 struct table {
 	FILE *out;           /* for text; NULL: for JSON */
+	FILE *fields;        /* for the fields of a shape (shape.h), and nothing else */
 	json_t *list;        /* for JSON; borrowed */
 	const char *title;   /* line above the text; NULL: none */
 	const char *gap;     /* text before columns that are aligned to the left */

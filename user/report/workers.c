@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/report/workers.h"
+#include "user/report/shape.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -37,15 +38,17 @@ static double since_start_s(const struct job *job, uint64_t time_ns)
 
 /* ---- workers ---- */
 
+SHAPE(doing_shape, "worker_doing", "file:s? line:I name:s? cause:s? seconds:f path:s? path_s:f path_cnt:I");
+
 static json_t *json_doing(struct job *job, const struct worker_doing *doing)
 {
 	struct code code = stacks__code(job__stacks(job), doing->code);
 	char *path = doing->file ? io_rows__path_of_name(job, doing->file) : NULL;
-	json_t *row = json_pack(
-		"{s:o, s:I, s:o, s:o, s:f, s:o, s:f, s:I}", "file", common__json_text(job__name(job, code.file)),
-		"line", (json_int_t)doing->line, "name", common__json_text(job__name(job, code.name)), "cause",
-		common__json_text(sample_cause__name(doing->cause)), "seconds", doing->ns / 1e9, "path",
-		common__json_text(path), "path_s", doing->file_ns / 1e9, "path_cnt", (json_int_t)doing->file_cnt);
+	json_t *row =
+		SHAPE_PACK(doing_shape, common__json_text(job__name(job, code.file)), json_integer(doing->line),
+			   common__json_text(job__name(job, code.name)),
+			   common__json_text(sample_cause__name(doing->cause)), json_real(doing->ns / 1e9),
+			   common__json_text(path), json_real(doing->file_ns / 1e9), json_integer(doing->file_cnt));
 
 	free(path);
 	return row;
@@ -60,16 +63,18 @@ static json_t *json_doings(struct job *job, const struct worker *worker)
 	return list;
 }
 
+SHAPE(worker_end_shape, "worker_end", "at_s:f signal:I? exit_status:I? wait_s:f");
+
 static json_t *json_end(const struct job *job, const struct worker *worker)
 {
 	int code = worker->end ? worker->end->exit_code : 0;
 
 	if (!worker->end)
 		return json_null();
-	return json_pack("{s:f, s:o, s:o, s:f}", "at_s", since_start_s(job, worker->end->time_ns), "signal",
-			 WTERMSIG(code) ? json_integer(WTERMSIG(code)) : json_null(), "exit_status",
-			 WTERMSIG(code) ? json_null() : json_integer(WEXITSTATUS(code)), "wait_s",
-			 worker->end_wait_ns / 1e9);
+	return SHAPE_PACK(worker_end_shape, json_real(since_start_s(job, worker->end->time_ns)),
+			  WTERMSIG(code) ? json_integer(WTERMSIG(code)) : json_null(),
+			  WTERMSIG(code) ? json_null() : json_integer(WEXITSTATUS(code)),
+			  json_real(worker->end_wait_ns / 1e9));
 }
 
 static int add_worker(struct job *job, const struct loader *loader, const struct worker *worker, struct table *table)
@@ -77,23 +82,30 @@ static int add_worker(struct job *job, const struct loader *loader, const struct
 	uint64_t busy_ns = worker_busy_ns(worker);
 	const struct cell cells[] = {
 		cell__new(NULL, 2, "pid", 9, 0, json_integer(REC_PID(worker->pid))),
-		cell__json("pid", json_integer(worker->pid)),
-		cell__new("number", 1, "worker", 6, 0, json_integer(worker->number)),
-		cell__new("waits", 3, "waits", 7, 0, json_integer(worker->waits)),
-		cell__new("wait_s", 4, "waited s", 10, 3, json_integer(worker->wait_ns)),
+		cell__json("pid:I", json_integer(worker->pid)),
+		cell__new("number:I", 1, "worker", 6, 0, json_integer(worker->number)),
+		cell__new("waits:I", 3, "waits", 7, 0, json_integer(worker->waits)),
+		cell__new("wait_s:f", 4, "waited s", 10, 3, json_integer(worker->wait_ns)),
 		cell__new(NULL, 5, "share %", 7, 1, json_real(percent_of(worker->wait_ns, loader->wait_ns))),
-		cell__new("longest_s", 6, "longest ms", 10, 1, json_integer(worker->longest_ns)),
-		cell__json("seen_s", json_integer(worker->seen_ns)),
+		cell__new("longest_s:f", 6, "longest ms", 10, 1, json_integer(worker->longest_ns)),
+		cell__json("seen_s:f", json_integer(worker->seen_ns)),
 		cell__new(NULL, 7, "busy %", 7, 1, json_real(percent_of(busy_ns, worker->seen_ns))),
-		cell__json("busy_s", json_integer(busy_ns)),
+		cell__json("busy_s:f", json_integer(busy_ns)),
 		cell__new(NULL, 8, "CPU %", 7, 1, json_real(percent_of(worker->cpu_ns, worker->seen_ns))),
-		cell__json("cpu_s", json_integer(worker->cpu_ns)),
-		cell__json("doing", json_doings(job, worker)),
-		cell__json("ended", json_end(job, worker)),
+		cell__json("cpu_s:f", json_integer(worker->cpu_ns)),
+		cell__json("doing:[worker_doing]", json_doings(job, worker)),
+		cell__json("ended:worker_end?", json_end(job, worker)),
 	};
 
 	return TABLE_ADD(table, cells);
 }
+
+static int add_blank_worker(struct job *job, struct table *table)
+{
+	return add_worker(job, &(struct loader){0}, &(struct worker){0}, table);
+}
+
+SHAPE_ROW(worker_shape, "worker", add_blank_worker);
 
 /* ---- text ---- */
 
@@ -292,6 +304,8 @@ static int compare_longest_wait(const void *a, const void *b)
 	return ((*x)->ns < (*y)->ns) - ((*x)->ns > (*y)->ns);
 }
 
+SHAPE(loader_wait_shape, "loader_wait", "step:I? start_s:f wait_s:f worker:I? broken:b late:b");
+
 /* Longest first. NULL: no memory. */
 static json_t *json_loader_waits(struct job *job, const struct loader *loader)
 {
@@ -306,15 +320,17 @@ static json_t *json_loader_waits(struct job *job, const struct loader *loader)
 		const struct loader_wait *wait = sorted[i];
 		json_array_append_new(
 			list,
-			json_pack("{s:o, s:f, s:f, s:o, s:b, s:b}", "step",
-				  wait->step < 0 ? json_null() : json_integer(loader->track->steps[wait->step].index),
-				  "start_s", since_start_s(job, wait->start_ns), "wait_s", wait->ns / 1e9, "worker",
-				  wait->worker == WORKER_NONE ? json_null() : json_integer(wait->worker), "broken",
-				  wait->broken, "late", wait->late));
+			SHAPE_PACK(loader_wait_shape,
+				   wait->step < 0 ? json_null() : json_integer(loader->track->steps[wait->step].index),
+				   json_real(since_start_s(job, wait->start_ns)), json_real(wait->ns / 1e9),
+				   wait->worker == WORKER_NONE ? json_null() : json_integer(wait->worker),
+				   json_boolean(wait->broken), json_boolean(wait->late)));
 	}
 	free(sorted);
 	return list;
 }
+
+SHAPE(loader_place_shape, "loader_place", "action:s? file:s? line:I name:s? validation:b");
 
 static json_t *json_place(struct job *job, const struct loader_place *place)
 {
@@ -322,11 +338,18 @@ static json_t *json_place(struct job *job, const struct loader_place *place)
 
 	if (!place->key)
 		return json_null();
-	return json_pack("{s:o, s:o, s:I, s:o, s:b}", "action",
-			 common__json_text(place->action ? job__name_or_lost(job, place->action) : NULL), "file",
-			 common__json_text(job__name(job, code.file)), "line", (json_int_t)place->line, "name",
-			 common__json_text(job__name(job, code.name)), "validation", place->validation);
+	return SHAPE_PACK(loader_place_shape,
+			  common__json_text(place->action ? job__name_or_lost(job, place->action) : NULL),
+			  common__json_text(job__name(job, code.file)), json_integer(place->line),
+			  common__json_text(job__name(job, code.name)), json_boolean(place->validation));
 }
+
+SHAPE(ahead_shape, "loader_ahead", "steps:I none_idle:I idle_mean:f");
+
+SHAPE(loader_shape, "loader",
+      "pid:I batches:I? waited:I wait_s:f unknown_wait_s:f slow:I? produce_s:f consume_s:f batch_s:f at_once:I "
+      "advice:s needed:I? workers:[worker] waits:[loader_wait] ahead:loader_ahead? late:I handover_s:f "
+      "no_loader_wait_s:f observed_s:f loader:I loaders:I place:loader_place? advised:I? reach_s:f?");
 
 static json_t *json_loader(struct job *job, const struct loader *loader)
 {
@@ -337,27 +360,23 @@ static json_t *json_loader(struct job *job, const struct loader *loader)
 	int failed = 0;
 
 	if (loader->ahead.step_cnt)
-		ahead = json_pack("{s:I, s:I, s:f}", "steps", (json_int_t)loader->ahead.step_cnt, "none_idle",
-				  (json_int_t)loader->ahead.none_cnt, "idle_mean",
-				  (double)loader->ahead.idle_cnt / loader->ahead.step_cnt);
+		ahead = SHAPE_PACK(ahead_shape, json_integer(loader->ahead.step_cnt),
+				   json_integer(loader->ahead.none_cnt),
+				   json_real((double)loader->ahead.idle_cnt / loader->ahead.step_cnt));
 	for (size_t i = 0; i < loader->worker_cnt; i++)
 		failed |= add_worker(job, loader, &loader->workers[i], &table);
 	workers = common__json_unless_failed(workers, failed);
-	return json_pack(
-		"{s:I, s:o, s:I, s:f, s:f, s:o, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:I, "
-		"s:I, s:o, s:o, s:o}",
-		"pid", (json_int_t)loader->pid, "batches",
-		loader->batches ? json_integer(loader->batches) : json_null(), "waited", (json_int_t)loader->late_cnt,
-		"wait_s", loader->wait_ns / 1e9, "unknown_wait_s", loader->unknown_ns / 1e9, "slow",
-		loader->slow == WORKER_NONE ? json_null() : json_integer(loader->slow), "produce_s",
-		loader->produce_ns / 1e9, "consume_s", loader->consume_ns / 1e9, "batch_s", loader->batch_ns / 1e9,
-		"at_once", (json_int_t)loader->at_once, "advice", advice[loader->advice], "needed",
-		loader->needed ? json_integer(loader->needed) : json_null(), "workers", workers, "waits",
-		json_loader_waits(job, loader), "ahead", ahead, "late", (json_int_t)loader->late_cnt, "handover_s",
-		loader->handover_ns / 1e9, "no_loader_wait_s", loader->no_loader_ns / 1e9, "observed_s",
-		loader->observed_ns / 1e9, "loader", (json_int_t)loader->number, "loaders", (json_int_t)loader->of_cnt,
-		"place", json_place(job, &loader->place), "advised",
-		loader->advised ? json_integer(loader->advised) : json_null(), "reach_s",
+	return SHAPE_PACK(
+		loader_shape, json_integer(loader->pid), loader->batches ? json_integer(loader->batches) : json_null(),
+		json_integer(loader->late_cnt), json_real(loader->wait_ns / 1e9), json_real(loader->unknown_ns / 1e9),
+		loader->slow == WORKER_NONE ? json_null() : json_integer(loader->slow),
+		json_real(loader->produce_ns / 1e9), json_real(loader->consume_ns / 1e9),
+		json_real(loader->batch_ns / 1e9), json_integer(loader->at_once), json_string(advice[loader->advice]),
+		loader->needed ? json_integer(loader->needed) : json_null(), workers, json_loader_waits(job, loader),
+		ahead, json_integer(loader->late_cnt), json_real(loader->handover_ns / 1e9),
+		json_real(loader->no_loader_ns / 1e9), json_real(loader->observed_ns / 1e9),
+		json_integer(loader->number), json_integer(loader->of_cnt), json_place(job, &loader->place),
+		loader->advised ? json_integer(loader->advised) : json_null(),
 		loader->advised ? json_real(loader->reach_ns / 1e9) : json_null());
 }
 

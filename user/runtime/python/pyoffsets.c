@@ -251,3 +251,11 @@ int py_offsets__read(pid_t pid, uint64_t runtime, int minor, const struct py_int
 	}
 	return err ?: -ENOTSUP;
 }
+
+bool py_offsets__is_free_threaded(pid_t pid, uint64_t runtime)
+{
+	uint64_t words[AT_FREE_THREADED + 1];
+
+	return !process__read_memory(pid, runtime, words, sizeof(words)) && !memcmp(words, "xdebugpy", 8) &&
+	       words[AT_FREE_THREADED];
+}

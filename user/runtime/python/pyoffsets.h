@@ -6,6 +6,7 @@
 #ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYOFFSETS_H
 #define STEPFLAME_USER_RUNTIME_PYTHON_PYOFFSETS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -33,5 +34,8 @@ int py_offsets__parse(const uint64_t words[PY_OFFSETS_WORDS], const struct py_in
  * for a free-threaded build; or -errno.
  */
 int py_offsets__read(pid_t pid, uint64_t runtime, int minor, const struct py_internals *row, struct py_internals *out);
+
+/* Does the process say that it is a free-threaded build? Those before 3.13 have no such table. */
+bool py_offsets__is_free_threaded(pid_t pid, uint64_t runtime);
 
 #endif

@@ -206,6 +206,15 @@ static void python__find_threads(struct python *out, const struct process *proce
 
 /* ---- layout ---- */
 
+/* "3.14.2t", as CPython names such a build. */
+static void mark_free_threaded(struct python *python)
+{
+	size_t bytes = strlen(python->version);
+
+	if (bytes + 1 < sizeof(python->version))
+		memcpy(python->version + bytes, "t", 2);
+}
+
 /*
  * The layout of a minor version: as in the built-in table, and _Py_DebugOffsets agree; else, from
  * 3.13 on, as _Py_DebugOffsets say, which out->tried tells. 0, or an error of python__find.
@@ -223,6 +232,8 @@ static int python__find_layout(struct python *out, pid_t pid, int minor, struct 
 		err = py_offsets__read(pid, out->runtime, minor, row, internals);
 		out->tried = !err;
 	}
+	if (err == -ENOTSUP && py_offsets__is_free_threaded(pid, out->runtime))
+		mark_free_threaded(out);
 	out->process.layout = internals->layout;
 	return err ?: py_walk__resolve(pid, out->runtime, internals, out->walk);
 }
@@ -334,9 +345,11 @@ const char *python__explain(int err, pid_t pid, const char *comm, const char *ve
 			snprintf(why, PYTHON_WHY_BYTES, "process %d runs %s, which is not supported", pid, version);
 			return "run the job with CPython 3.8 to 3.15";
 		}
-		snprintf(why, PYTHON_WHY_BYTES,
-			 "process %d runs Python %s, which is not supported or not laid out as expected", pid,
-			 version[0] ? version : "(unknown version)");
+		snprintf(why, PYTHON_WHY_BYTES, "process %d runs Python %s, which is %s", pid,
+			 version[0] ? version : "(unknown version)",
+			 version[0] && version[strlen(version) - 1] == 't'
+				 ? "free-threaded: that is not supported"
+				 : "not supported or not laid out as expected");
 		return "CPython 3.8 to 3.15 without free threading is supported";
 	}
 	return process__explain(err, pid, why, PYTHON_WHY_BYTES);

@@ -100,7 +100,11 @@ static void explain_status(struct cupti *g)
 
 	g->fix = NULL;
 	if (st->state == GPU_RING_BUSY) {
-		snprintf(why, size, "another tool uses CUPTI in this process: torch.profiler, or one of NVIDIA's");
+		if (*st->holder)
+			snprintf(why, size, "another tool holds CUPTI: %s", st->holder);
+		else
+			snprintf(why, size,
+				 "another tool uses CUPTI in this process: torch.profiler, or one of NVIDIA's");
 		g->fix = "record after that tool has ended";
 	} else if (st->state == GPU_RING_NO_CUPTI)
 		snprintf(why, size, "it cannot open libcupti: start it with STEPFLAME_CUPTI=PATH");

@@ -140,6 +140,9 @@ static bool emit_activity(const struct reading *to, const struct gpu_ring_activi
 	if (rec->kind == GPU_ACTIVITY_CALL) {
 		out.tid = gpu_tids__translate(&r->tids, &to->t->process, rec->call.tid, now);
 		out.detail[0] = 0;
+	} else if (rec->kind == GPU_ACTIVITY_OVERHEAD && rec->other.tid) {
+		out.tid = gpu_tids__translate(&r->tids, &to->t->process, rec->other.tid, now);
+		out.detail[2] = 0;
 	}
 	session__emit(to->s, &out.hdr);
 	return true;

@@ -259,6 +259,18 @@ static void check_begin(struct gpu_ring *ring)
 	ring->begun = true;
 }
 
+static void copy_holder(const struct gpu_ring_control *c, char out[sizeof(c->holder)])
+{
+	for (size_t i = 0; i + 1 < sizeof(c->holder); i++) {
+		char character = RING_LOAD(c->holder[i]);
+
+		out[i] = character >= ' ' && character <= '~' ? character : character ? '?' : 0;
+		if (!character)
+			break;
+	}
+	out[sizeof(c->holder) - 1] = 0;
+}
+
 void gpu_ring__status(struct gpu_ring *ring, struct gpu_ring_status *out)
 {
 	const struct gpu_ring_control *c = ring->control;
@@ -277,6 +289,7 @@ void gpu_ring__status(struct gpu_ring *ring, struct gpu_ring_status *out)
 		.unknown = count_since(RING_LOAD(c->unknown), ring->unknown),
 		.bad = ring->bad,
 	};
+	copy_holder(c, out->holder);
 }
 
 static void copy_from_ring(const struct gpu_ring *ring, uint64_t from, void *out, size_t size)

@@ -29,6 +29,7 @@ struct gpu_ring_status {
 	uint32_t state; /* enum gpu_ring_state, as the target claims; do not rely on it */
 	uint32_t error;
 	uint32_t cupti_version;
+	char holder[64]; /* printable ASCII, NUL-terminated */
 	/* The library acted on the last start or stop. After a stop, the ring is complete. */
 	bool seen;
 	bool begun;                  /* the last window has begun: records may follow */
