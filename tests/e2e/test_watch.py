@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import documented
@@ -68,6 +70,10 @@ def unknown_ids(file):
             known.add(record.id)
         used |= {getattr(record, name) for name in ("stack", "path", "native", "kernel", "file", "name") if name in vars(record)} - {0}
     return {one for one in used if isinstance(one, int)} - known
+
+
+def ask(watch, *words):
+    return stepflame("watch", *words, "--state", watch.state)
 
 
 def test_events(bench):
@@ -161,6 +167,47 @@ def test_metrics_in_rests(bench):
     watch.end()
 
 
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def get(port, path):
+    with urllib.request.urlopen("http://127.0.0.1:%d%s" % (port, path), timeout=END_SECONDS) as answer:
+        return answer.read().decode()
+
+
+def test_listen(bench):
+    """What the file has, over HTTP; the address is told to be in use, and is free at once after a kill; hanging clients change nothing for the jobs."""
+    port = free_port()
+    address = "127.0.0.1:%d" % port
+    watch = Watch(bench, "--listen", address)
+    steps = Watched(bench)
+    watch.watches(steps)
+    key = 'stepflame_steps_total{job="pid %d",rank="pid %d"}' % (steps.pid, steps.pid)
+
+    def scraped():
+        return {key: float(value) for key, value in (line.rsplit(" ", 1) for line in get(port, "/metrics").splitlines() if line[0] != "#")}
+
+    hanging = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+    helpers.until(END_SECONDS, lambda: scraped().get(key, 0) > 3, watch.process.what, steps.job.delayed)
+    truth = steps.truth()["steps"]
+    helpers.until(END_SECONDS, lambda: scraped().get(key) == truth, watch.process.what)
+    assert set(scraped()) == set(metrics_of(watch.state / "metrics.prom")) and get(port, "/healthz") == "ok\n"
+    for client in hanging:
+        client.close()
+    other = stepflame("watch", "--state", bench.directory / "other", "--listen", address)
+    assert other.returncode == ERROR and "cannot listen on %s: Address already in use\n  fix: choose another port" % address in other.stderr, other
+    watch.process.popen.kill()
+    watch.process.wait()
+    again = Watch(bench, "--listen", address)
+    assert ask(again, "pause").returncode == OK
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        helpers.until(END_SECONDS, lambda: get(port, "/metrics") is None, again.process.what)
+    again.end()
+
+
 def test_left_out(bench):
     """STEPFLAME_WATCH=0, and a second watch."""
     watch = Watch(bench)
@@ -189,10 +236,6 @@ def test_killed(bench):
     again.end()
     steps.truth()
     assert steps.pid in pids_of(again.state / "ring.rec")
-
-
-def ask(watch, *words):
-    return stepflame("watch", *words, "--state", watch.state)
 
 
 @pytest.mark.alone  # beside another that watches all jobs there would be breakpoints

@@ -23,6 +23,7 @@
 #include "user/watch/control.h"
 #include "user/watch/events.h"
 #include "user/watch/jobs.h"
+#include "user/watch/listener.h"
 #include "user/watch/metrics.h"
 #include "user/watch/notify.h"
 #include "user/watch/room.h"
@@ -40,6 +41,7 @@ struct watch {
 	int lock;
 	enum watch_pause pause; /* there is neither a session nor a ring */
 	struct control control;
+	struct listener listener;
 	struct session *session;
 	struct recording_writer *ring;
 	struct trigger *trigger;
@@ -99,7 +101,8 @@ static int open_folder(struct watch *watch)
 	if (err)
 		return err;
 	err = control__open(&watch->control, state);
-	return err ? refuse_folder(state, err) : 0;
+	return err ? refuse_folder(state, err)
+		   : listener__open(&watch->listener, watch->options->listen, watch->options->token_file);
 }
 
 /* What the ring had so far may be what somebody looks for: it takes another name. */
@@ -254,16 +257,23 @@ static int keep_regularly(struct watch *watch)
 /* A monitoring system that gets nothing for a while is no reason to end. */
 static void write_metrics(struct watch *watch, const struct session_progress *progress)
 {
-	int err;
+	int err = metrics__write(&watch->metrics, &watch->jobs, progress, recording_writer__bytes(watch->ring),
+				 watch->metrics_path);
 
-	if (watch->now_ns < watch->next_metrics_ns)
-		return;
-	watch->next_metrics_ns = watch->now_ns + METRICS_NS;
-	err = metrics__write(&watch->metrics, &watch->jobs, progress, recording_writer__bytes(watch->ring),
-			     watch->metrics_path);
 	if (err && !watch->metrics_err)
 		log__warn(NULL, "cannot write %s: %s", watch->metrics_path, strerror(-err));
 	watch->metrics_err = err;
+}
+
+/* progress: NULL: it is paused, and there are none. */
+static void tell_metrics(struct watch *watch, const struct session_progress *progress)
+{
+	if (watch->now_ns < watch->next_metrics_ns)
+		return;
+	watch->next_metrics_ns = watch->now_ns + METRICS_NS;
+	if (progress)
+		write_metrics(watch, progress);
+	listener__tell(&watch->listener, progress ? watch->metrics_path : NULL, watch->now_ns);
 }
 
 static int look_for_jobs(struct watch *watch)
@@ -323,6 +333,7 @@ static int pause_all(struct watch *watch)
 	watch->trigger = trigger__new(&watch->options->trigger);
 	watch->event_ns = 0;
 	unlink(watch->metrics_path);
+	watch->next_metrics_ns = 0;
 	return err ?: watch->trigger ? 0 : -ENOMEM;
 }
 
@@ -518,7 +529,7 @@ static int watch_for_a_while(struct watch *watch, struct session_progress *progr
 	err = err ?: recording_writer__tick(watch->ring, kept_from(watch)) ?: look_for_jobs(watch) ?: look_for_events(watch);
 	err = err ?: keep_regularly(watch);
 	events__busy(&watch->events);
-	write_metrics(watch, progress);
+	tell_metrics(watch, progress);
 	return err ?: renew(watch, progress);
 }
 
@@ -534,6 +545,7 @@ static int run(struct watch *watch, const volatile sig_atomic_t *stop)
 			events__busy(&watch->events);
 			nanosleep(&pause, NULL);
 			watch->now_ns = clock__ns(CLOCK_MONOTONIC);
+			tell_metrics(watch, NULL);
 		} else {
 			err = watch_for_a_while(watch, &progress);
 		}
@@ -576,6 +588,7 @@ int watch__run(const struct watch_options *options, const volatile sig_atomic_t 
 	}
 	end_err = end(&watch, !err);
 	control__close(&watch.control);
+	listener__close(&watch.listener);
 	events__end(&watch.events);
 	trigger__free(watch.trigger);
 	metrics__free(&watch.metrics);
