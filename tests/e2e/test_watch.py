@@ -208,6 +208,35 @@ def test_listen(bench):
     again.end()
 
 
+@pytest.mark.long
+def test_straggler(bench):
+    """Of two ranks that wait for each other, one works 15 % longer from some time on: it is named, with its line; nothing is before."""
+    watch = Watch(bench, "--trigger", "straggler")
+    late, stop, meet = (bench.directory / name for name in ("late", "stop", "meet"))
+    args = ["--late", late, "--stop", stop, "--meet", meet]
+    env = {"TORCHELASTIC_RUN_ID": "run-a", "STEPFLAME_WATCH": "1"}
+    ranks = [bench.job("late.py", *args, "--rank", rank, cold=True, env={**env, "RANK": str(rank)}) for rank in (0, 1)]
+    for rank in ranks:
+        rank.until_ready()
+        watch.says("watches process %d, rank" % rank.pid)
+    for rank in ranks:
+        rank.release()
+    time.sleep(30)
+    assert "holds up" not in watch.process.stderr
+    late.touch()
+    watch.says(r"Kept as \S+-run-a-straggler\.rec: .")
+    begun = time.time() - late.stat().st_mtime
+    stop.touch()
+    for rank in ranks:
+        rank.truth()
+    watch.end()
+    said = re.search(r"job run-a: process (\d+) holds up the other ranks of its job since step \d+: its own work takes ([\d.]+) ms of a step, theirs ([\d.]+) ms\. Kept as (\S+): (.*)", watch.process.stderr)
+    assert int(said[1]) == ranks[1].pid and 4 < float(said[2]) - float(said[3]) < 8, said
+    assert re.match(r"rank 1: it is in collectives for .*waiting: sleep in (data|forward), at late.py:\d+ work$", said[5]), said
+    assert mains(Path(said[4])) == {rank.pid for rank in ranks}
+    print("named after %.0f s" % begun)
+
+
 def test_left_out(bench):
     """STEPFLAME_WATCH=0, and a second watch."""
     watch = Watch(bench)

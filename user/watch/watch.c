@@ -154,10 +154,11 @@ static bool is_wanted(struct watch *watch, const struct watched_job *job, enum t
 }
 
 /*
- * Begins to keep what the ring has of a process's job. name, kind: for the name of the file. what: a
+ * Begins to keep what the ring has of a process's job. name, kind: for the name of the file. since_ns: when it began. what: a
  * sentence. 0 or -errno that ends the session.
  */
-static int keep_job(struct watch *watch, uint32_t pid, const char *name, const char *kind, const char *what)
+static int keep_job(struct watch *watch, uint32_t pid, const char *name, const char *kind, uint64_t since_ns,
+		    const char *what)
 {
 	const struct watched_job *job = watched_jobs__of(&watch->jobs, pid);
 	struct recording_part part = {};
@@ -165,7 +166,7 @@ static int keep_job(struct watch *watch, uint32_t pid, const char *name, const c
 
 	if (!err && job)
 		err = watched_jobs__part(&watch->jobs, job->number, &part);
-	if (!err && events__keep(&watch->events, watch->ring, &part, name, kind, what))
+	if (!err && events__keep(&watch->events, watch->ring, &part, name, kind, since_ns, what))
 		log__error(NULL, "%s: what led to it cannot be kept", what);
 	recording_part__free(&part);
 	return err;
@@ -189,7 +190,7 @@ static int keep_event(struct watch *watch, const struct trigger_event *event)
 		job->quiet_until_ns = watch->now_ns + watch->options->quiet_ns;
 		job->end_kept |= event->kind == TRIGGER_END;
 	}
-	return keep_job(watch, event->pid, name, trigger_names[event->kind], what);
+	return keep_job(watch, event->pid, name, trigger_names[event->kind], event->start_ns, what);
 }
 
 static int look_for_events(struct watch *watch)
@@ -249,7 +250,7 @@ static int keep_regularly(struct watch *watch)
 			continue;
 		job[i].regular_ns = watch->now_ns;
 		snprintf(what, sizeof(what), "job %s: as it is now", job[i].name);
-		return keep_job(watch, pid, job[i].name, "regular", what);
+		return keep_job(watch, pid, job[i].name, "regular", 0, what);
 	}
 	return 0;
 }
@@ -466,7 +467,7 @@ static json_t *answer_trigger(struct watch *watch, const char *name)
 	if (events__busy(&watch->events))
 		return json_pack("{s:b}", "busy", 1);
 	snprintf(what, sizeof(what), "job %s: asked for", job->name);
-	watch->failed = keep_job(watch, process_of(watch, job), job->name, "asked", what);
+	watch->failed = keep_job(watch, process_of(watch, job), job->name, "asked", 0, what);
 	if (watch->failed)
 		return ends(watch);
 	if (!watch->events.child)
