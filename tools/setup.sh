@@ -42,7 +42,7 @@ TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
 # Of what these require, jupyterlab, tensorboard and what they bring are not needed to read a trace.
 BARE_READER_PACKAGES='HolisticTraceAnalysis torch-tb-profiler'
 READER_PACKAGES='perfetto protobuf viztracer pandas polars pyarrow duckdb ipython plotly networkx pydot psutil pyyaml pyte py-spy greenlet nvtx pytest-xdist accelerate'
-ENGINE_PACKAGES='pyspark chdb tensorboard nbclient nbformat ipykernel'
+ENGINE_PACKAGES='pyspark chdb tensorboard nbclient nbformat ipykernel kubernetes-validate'
 # jaxlib's landmarks are local symbols: a version of which they are known to be there.
 JAX_PACKAGES='jax==0.10.2 jaxlib==0.10.2 numpy'
 # What the programs of tests/zoo want: a group is installed together, or the programs that want it are skipped. The others: on interpreters that are
