@@ -237,6 +237,23 @@ def test_straggler(bench):
     print("named after %.0f s" % begun)
 
 
+@pytest.mark.long
+def test_launcher(bench):
+    """torchrun, which a watch sees from its first import on, is no process of its job."""
+    watch = Watch(bench)
+    go = bench.directory / "go"
+    script = [helpers.JOBS / "ranks.py", "--ddp", "--batches", 60, "--wait", go, "--out", bench.directory / "truth"]
+    words = [helpers.PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, *script]
+    launcher = bench.process(*words, env=dict(os.environ, PYTHONUNBUFFERED="1", STEPFLAME_WATCH="1"))
+    helpers.until(helpers.READY_SECONDS, lambda: len(re.findall(r"ready \d+$", launcher.stdout, re.M)) == 2, launcher.what)
+    for pid in re.findall(r"ready (\d+)$", launcher.stdout, re.M):
+        watch.says("watches process %s, rank" % pid)
+    go.touch()
+    assert launcher.wait() == 0, launcher.what()
+    watch.end()
+    assert "watches process %d:" % launcher.pid not in watch.process.stderr, watch.process.stderr
+
+
 def test_left_out(bench):
     """STEPFLAME_WATCH=0, and a second watch."""
     watch = Watch(bench)
