@@ -123,11 +123,13 @@ def memory_mb(pid):
 
 
 def measure(pid, state):
-    one = {"cpu_s": 0, "mb": 0, "files": 0}
+    one = {"cpu_s": 0, "mb": 0, "files": 0, "largest": {}}
     for process in tree(pid):
         try:
             one["cpu_s"] += cpu_seconds(process)
-            one["mb"] += memory_mb(process)
+            mb = memory_mb(process)
+            one["mb"] += mb
+            one["largest"]["%s %d" % (Path("/proc/%d/comm" % process).read_text().strip(), process)] = round(mb)
             one["files"] += len(os.listdir("/proc/%d/fd" % process))
         except OSError:
             pass
@@ -152,7 +154,7 @@ def soak(args, state):
         jobs.renew()
         rows.append({"s": round(time.monotonic() - begin), **measure(watch.pid, state)})
         if len(rows) % (60 // SAMPLE_SECONDS) == 0:
-            print(" ".join("%s=%s" % (key, round(value, 1) if isinstance(value, float) else value) for key, value in rows[-1].items()), flush=True)
+            print(" ".join("%s=%s" % (key, round(value, 1) if isinstance(value, float) else value) for key, value in rows[-1].items() if key != "largest"), flush=True)
     ended = watch.poll()
     asked = time.monotonic()
     watch.send_signal(signal.SIGTERM)
@@ -175,6 +177,7 @@ def judge(rows, jobs, end, log):
         "jobs_started": jobs.started,
         "events": len(re.findall("Kept as", text)),
         "mb_max": round(max(row["mb"] for row in rows)),
+        "largest": max(rows, key=lambda row: row["mb"])["largest"],
         "rss_mb_max": round(max(row["rss_mb"] for row in rows)),
         "mb_of_thirds": [round(value, 1) for value in mean["mb"]],
         "files_of_thirds": [round(value) for value in mean["files"]],
