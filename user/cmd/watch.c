@@ -58,7 +58,7 @@ static const struct argp_option options[] = {
 	{"keep-size", OPT_KEEP_SIZE, "SIZE", 0, "use at most SIZE of disk for events; the oldest go (default 1G)", 0},
 	{"leave-free", OPT_LEAVE_FREE, "SIZE", 0,
 	 "pause while the disk has less than SIZE free (default: 10 % of it, at most 5 GB)", 0},
-	{"trigger", OPT_TRIGGER, "slow[=TIME]|slower[=PERCENT]|straggler[=PERCENT]|stall[=TIME]|end", 0,
+	{"trigger", OPT_TRIGGER, "slow[=TIME]|slower[=N]|straggler[=N]|stall[=TIME]|end", 0,
 	 "keep what leads to this, as record --until describes it; may be given several times (default: all five)", 0},
 	{"quiet", OPT_QUIET, "TIME", 0, "after an event of a job, keep no other of it for TIME (default 30m)", 0},
 	{"per-hour", OPT_PER_HOUR, "N", 0, "keep at most N events an hour (default 4)", 0},
