@@ -28,7 +28,7 @@ comma    := ,
 SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 ALL_CFLAGS := $(CFLAGS) $(WARN) $(SANFLAGS) -DSTEPFLAME_VERSION='"$(VERSION)"' -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
 	-I. -isystem $(GEN)
-LIBS    := -lbpf -lelf -lcapstone -ljansson -linih -lncursesw -liberty -lz -lm -lpthread -lstdc++
+LIBS    := -lbpf -lelf -lcapstone -ljansson -linih -levent -lncursesw -liberty -lz -lm -lpthread -lstdc++
 
 BPF_SRC := $(wildcard bpf/*.bpf.c)
 BPF_OBJ := $(BPF_SRC:bpf/%.bpf.c=$(GEN)/bpf/%.bpf.o)
@@ -321,7 +321,7 @@ lint: $(SKEL) $(GEN)/syscall_names.h $(GEN)/finders.h
 	$(Q)python3 tools/clocks.py
 	$(Q)python3 tools/bpf_stack.py $(GEN)/stepflame.bpf.o
 	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] user/*/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
-	$(Q)! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 tools/*.sh tools/*/*.sh tests/*/*.sh .ci/run
+	$(Q)! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 tools/*.sh tools/*/*.sh tools/service/p* tests/*/*.sh .ci/run
 	$(Q)$(MAKE) --no-print-directory -j $$(nproc) tidy
 
 tidy: $(TIDY)
@@ -364,7 +364,7 @@ install: all man completions
 	$(Q)install -D -m 644 $(BUILD)/completion/bash $(SHARE)/bash-completion/completions/stepflame
 	$(Q)install -D -m 644 $(BUILD)/completion/zsh $(SHARE)/zsh/$(ZSH_FUNCTIONS)/_stepflame
 	$(Q)install -D -m 644 $(BUILD)/completion/fish $(SHARE)/fish/vendor_completions.d/stepflame.fish
-	$(Q)install -m 644 LICENSE README.md CHANGELOG.md tools/service/alerts.yml tools/service/watch.conf $(DOC)
+	$(Q)install -m 644 LICENSE README.md CHANGELOG.md tools/service/alerts.yml tools/service/dashboard.json tools/service/daemonset.yaml tools/service/watch.conf $(DOC)
 	$(Q)install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	$(Q)sed 's,/usr/bin/,$(PREFIX)/bin/,' tools/service/stepflame-watch.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/stepflame-watch.service
 	$(Q)chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/stepflame-watch.service

@@ -42,6 +42,7 @@ rm "$doc/watch.conf"
 
 mkdir "$root/DEBIAN"
 echo /etc/stepflame/watch.conf >"$root/DEBIAN/conffiles"
+install -m 755 "$(dirname "$0")/service/postinst" "$(dirname "$0")/service/prerm" "$(dirname "$0")/service/postrm" "$root/DEBIAN"
 # dpkg-shlibdeps reads the control file of a source package.
 mkdir "$work/debian"
 printf 'Source: stepflame\n\nPackage: stepflame\nArchitecture: amd64\n' >"$work/debian/control"

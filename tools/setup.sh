@@ -14,6 +14,7 @@
 #   tools/setup.sh python --engines       that, with the other engines of tables (Spark, which wants Java, and ClickHouse), notebooks and loggers
 #   tools/setup.sh python --zoo           environments with what the programs of tests/zoo want, over each that has torch; prints "3.11 PATH" for each
 #   tools/setup.sh packaging              what the tests of packages use: lintian, debootstrap, zsh, fish, buildah; prints the folder of a bare Debian, made once
+#   tools/setup.sh prometheus             Debian's Prometheus, for the tests of metrics and alerts: prints the folder with prometheus and promtool
 #   tools/setup.sh plan [--small]         what `make demo` will fetch, and how much; prints nothing where nothing is missing
 #   tools/setup.sh cuda                   CUDA's headers, to build what is loaded into a job; prints the folders that have them, on one line
 #   tools/setup.sh cuda --found           the same, but prints nothing where some would have to be got
@@ -23,7 +24,7 @@
 # Exit: 0 ok, 1 could not be installed, 2 usage, 3 such a Python, or the headers, cannot be had on this machine (the reason is on stderr).
 set -eu
 
-BUILD_PACKAGES='gcc g++ make pkg-config clang libclang-rt-dev llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libinih-dev libncurses-dev libiberty-dev libcmocka-dev
+BUILD_PACKAGES='gcc g++ make pkg-config clang libclang-rt-dev llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libinih-dev libevent-dev libncurses-dev libiberty-dev libcmocka-dev
 	clang-format clang-tidy dpkg-dev python3 python3-venv'
 # Debian 12 itself has libbpf 1.1 (no uprobe_multi) and bpftool 7.1; its backports suite has newer ones. The 1: is Debian's epoch.
 BPF_PACKAGES='libbpf-dev bpftool'
@@ -41,7 +42,7 @@ TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
 # Of what these require, jupyterlab, tensorboard and what they bring are not needed to read a trace.
 BARE_READER_PACKAGES='HolisticTraceAnalysis torch-tb-profiler'
 READER_PACKAGES='perfetto protobuf viztracer pandas polars pyarrow duckdb ipython plotly networkx pydot psutil pyyaml pyte py-spy greenlet nvtx pytest-xdist jsonschema accelerate'
-ENGINE_PACKAGES='pyspark chdb tensorboard nbclient nbformat ipykernel'
+ENGINE_PACKAGES='pyspark chdb tensorboard nbclient nbformat ipykernel kubernetes-validate'
 # jaxlib's landmarks are local symbols: a version of which they are known to be there.
 JAX_PACKAGES='jax==0.10.2 jaxlib==0.10.2 numpy'
 # What the programs of tests/zoo want: a group is installed together, or the programs that want it are skipped. The others: on interpreters that are
@@ -400,6 +401,27 @@ setup_packaging() {
 	printf '%s\n' "$bare"
 }
 
+# Unpacked, not installed: the package would start it as a service.
+setup_prometheus() {
+	cache=${XDG_CACHE_HOME:-$HOME/.cache}/stepflame
+	folder=$cache/prometheus
+	mkdir -p "$cache"
+	exec 9>"$folder.lock"
+	flock 9
+	if ! [ -x "$folder/usr/bin/promtool" ]; then
+		[ -n "$(debian_codename)" ] || fail 'this is not Debian' 'install prometheus' 3
+		say 'downloading prometheus: 19 MB, once'
+		rm -rf "$folder" "$folder.deb"
+		mkdir "$folder.deb"
+		(cd "$folder.deb" && { apt-get -qq download prometheus >&2 || { apt_update && apt-get -qq download prometheus >&2; }; }) ||
+			fail 'apt-get could not download prometheus' 'see its message above' 3
+		dpkg-deb -x "$folder.deb"/prometheus_*.deb "$folder" || fail 'dpkg-deb could not unpack prometheus' 'see its message above' 3
+		rm -r "$folder.deb"
+	fi
+	exec 9>&-
+	printf '%s\n' "$folder/usr/bin"
+}
+
 # The folders, of those that may have it, where header $1 is; the first is preferred.
 find_header() {
 	for candidate in "${CUDA_HOME:-/usr/local/cuda}/include" "${CUDA_HOME:-/usr/local/cuda}/extras/CUPTI/include" "$cache"/venv-*/lib/python*/site-packages/nvidia/cu13/include \
@@ -492,6 +514,10 @@ build)
 browser)
 	[ $# -eq 1 ] || usage
 	setup_browser
+	;;
+prometheus)
+	[ $# -eq 1 ] || usage
+	setup_prometheus
 	;;
 packaging)
 	[ $# -eq 1 ] || usage

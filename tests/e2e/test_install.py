@@ -376,6 +376,43 @@ def test_deb_on_debian(bare_debian, tmp_path, bench):
     assert '"type information"' in said
 
 
+# In the bare Debian: what systemd would be asked, as the package is installed, installed again while the service runs, removed and purged.
+LIFE = """
+printf '#!/bin/sh\\necho "$@" >>/systemctl\\n[ "$1" != --quiet ] || [ -e /active ]\\n' >/usr/bin/systemctl
+chmod +x /usr/bin/systemctl
+mkdir -p /run/systemd/system
+asked() { echo "$1: $(grep -v daemon-reload /systemctl | tr '\\n' ';')"; : >/systemctl; }
+dpkg --force-depends -i /mnt/stepflame.deb; asked installed
+ls /etc/systemd/system/multi-user.target.wants 2>/dev/null | grep stepflame || echo not enabled
+mkdir -p /var/lib/stepflame/events /var/cache/stepflame; echo 1 >/var/lib/stepflame/events/one; echo '#mine' >>/etc/stepflame/watch.conf
+dpkg --force-depends -i /mnt/stepflame.deb; asked upgraded
+touch /active
+dpkg --force-depends -i /mnt/stepflame.deb; asked upgraded-active
+dpkg -r stepflame; asked removed
+echo "left: $(find /var/lib/stepflame /etc/stepflame -type f | sort | tr '\\n' ' ')"
+dpkg --purge stepflame
+echo "purged: $(find /var/lib/stepflame /var/cache/stepflame /etc/stepflame /usr/share/doc/stepflame /usr/lib/stepflame 2>/dev/null)."
+"""
+
+
+@pytest.mark.long
+@rooted
+def test_deb_service(bare_debian, tmp_path):
+    """The service is there, and not enabled; an upgrade restarts it only if it runs; its recordings stay until the package is purged."""
+    (tmp_path / "layers").mkdir()
+    shutil.copy(package("stepflame_*.deb"), tmp_path / "stepflame.deb")
+    mounts = 'mount --bind "$1" "$0/mnt" && mount -t tmpfs none "$0/run" && mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" sh -ec "$2"'
+    layers = tmp_path / "layers"
+    said = output_of("unshare", "-m", "--propagation", "private", "sh", "-c", OVERLAID, bare_debian, layers, "sh", "-c", mounts, layers / "all", tmp_path, LIFE)
+    told = dict(re.findall(r"^([a-z-]+): (.*)$", said, re.M))
+    assert not told["installed"] and "not enabled" in said.splitlines(), said
+    assert "restart" not in told["upgraded"], said
+    assert "restart stepflame-watch.service" in told["upgraded-active"], said
+    assert "stop stepflame-watch.service" in told["removed"], said
+    assert told["left"].split() == ["/etc/stepflame/watch.conf", "/var/lib/stepflame/events/one"], said
+    assert told["purged"] == ".", said
+
+
 class Image(Root):
     """A root that is there already."""
 

@@ -63,6 +63,26 @@ def test_settings(tmp_path):
     assert asked.returncode == helpers.ERROR and "nobody watches with the folder %s/stepflame\n" % tmp_path in asked.stderr, asked
 
 
+@pytest.mark.long
+def test_daemonset(tmp_path):
+    """What Kubernetes takes, with the rights of the unit and no others, and settings that `watch` takes."""
+    yaml, validate = pytest.importorskip("yaml"), pytest.importorskip("kubernetes_validate")
+    parts = {part["kind"]: part for part in yaml.safe_load_all((SERVICE / "daemonset.yaml").read_text())}
+    for part in parts.values():
+        for version in ("1.30", "1.33"):
+            validate.validate(part, version, strict=True)
+    pod = parts["DaemonSet"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    context = container["securityContext"]
+    assert {"CAP_" + name for name in context["capabilities"]["add"]} == set(setting("CapabilityBoundingSet").split())
+    assert context["capabilities"]["drop"] == ["ALL"] and "privileged" not in context and pod["hostPID"] and "hostNetwork" not in pod
+    assert container["image"] == "stepflame:" + re.search(r"^VERSION := (\S+)", (helpers.ROOT / "Makefile").read_text(), re.M)[1]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    (tmp_path / "watch.conf").write_text(parts["ConfigMap"]["data"]["watch.conf"])
+    asked = helpers.stepflame(*container["args"], "status", "--config", tmp_path / "watch.conf", "--state", tmp_path)
+    assert asked.returncode == helpers.ERROR and "nobody watches" in asked.stderr, asked
+
+
 def test_alerts(tmp_path):
     """When they ring, and when not, as promtool reckons."""
     if not shutil.which("promtool"):

@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import documented
@@ -68,6 +70,10 @@ def unknown_ids(file):
             known.add(record.id)
         used |= {getattr(record, name) for name in ("stack", "path", "native", "kernel", "file", "name") if name in vars(record)} - {0}
     return {one for one in used if isinstance(one, int)} - known
+
+
+def ask(watch, *words):
+    return stepflame("watch", *words, "--state", watch.state)
 
 
 def test_events(bench):
@@ -161,6 +167,93 @@ def test_metrics_in_rests(bench):
     watch.end()
 
 
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def get(port, path):
+    with urllib.request.urlopen("http://127.0.0.1:%d%s" % (port, path), timeout=END_SECONDS) as answer:
+        return answer.read().decode()
+
+
+def test_listen(bench):
+    """What the file has, over HTTP; the address is told to be in use, and is free at once after a kill; hanging clients change nothing for the jobs."""
+    port = free_port()
+    address = "127.0.0.1:%d" % port
+    watch = Watch(bench, "--listen", address)
+    steps = Watched(bench)
+    watch.watches(steps)
+    key = 'stepflame_steps_total{job="pid %d",rank="pid %d"}' % (steps.pid, steps.pid)
+
+    def scraped():
+        return {key: float(value) for key, value in (line.rsplit(" ", 1) for line in get(port, "/metrics").splitlines() if line[0] != "#")}
+
+    hanging = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+    helpers.until(END_SECONDS, lambda: scraped().get(key, 0) > 3, watch.process.what, steps.job.delayed)
+    truth = steps.truth()["steps"]
+    helpers.until(END_SECONDS, lambda: scraped().get(key) == truth, watch.process.what)
+    assert set(scraped()) == set(metrics_of(watch.state / "metrics.prom")) and get(port, "/healthz") == "ok\n"
+    for client in hanging:
+        client.close()
+    other = stepflame("watch", "--state", bench.directory / "other", "--listen", address)
+    assert other.returncode == ERROR and "cannot listen on %s: Address already in use\n  fix: choose another port" % address in other.stderr, other
+    watch.process.popen.kill()
+    watch.process.wait()
+    again = Watch(bench, "--listen", address)
+    assert ask(again, "pause").returncode == OK
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        helpers.until(END_SECONDS, lambda: get(port, "/metrics") is None, again.process.what)
+    again.end()
+
+
+@pytest.mark.long
+def test_straggler(bench):
+    """Of two ranks that wait for each other, one works 15 % longer from some time on: it is named, with its line; nothing is before."""
+    watch = Watch(bench, "--trigger", "straggler")
+    late, stop, meet = (bench.directory / name for name in ("late", "stop", "meet"))
+    args = ["--late", late, "--stop", stop, "--meet", meet]
+    env = {"TORCHELASTIC_RUN_ID": "run-a", "STEPFLAME_WATCH": "1"}
+    ranks = [bench.job("late.py", *args, "--rank", rank, cold=True, env={**env, "RANK": str(rank)}) for rank in (0, 1)]
+    for rank in ranks:
+        rank.until_ready()
+        watch.says("watches process %d, rank" % rank.pid)
+    for rank in ranks:
+        rank.release()
+    time.sleep(30)
+    assert "holds up" not in watch.process.stderr
+    late.touch()
+    watch.says(r"Kept as \S+-run-a-straggler\.rec: .")
+    begun = time.time() - late.stat().st_mtime
+    stop.touch()
+    for rank in ranks:
+        rank.truth()
+    watch.end()
+    said = re.search(r"job run-a: process (\d+) holds up the other ranks of its job since step \d+: its own work takes ([\d.]+) ms of a step, theirs ([\d.]+) ms\. Kept as (\S+): (.*)", watch.process.stderr)
+    assert int(said[1]) == ranks[1].pid and 4 < float(said[2]) - float(said[3]) < 8, said
+    assert re.match(r"rank 1: it is in collectives for .*waiting: sleep in (data|forward), at late.py:\d+ work$", said[5]), said
+    assert mains(Path(said[4])) == {rank.pid for rank in ranks}
+    print("named after %.0f s" % begun)
+
+
+@pytest.mark.long
+def test_launcher(bench):
+    """torchrun, which a watch sees from its first import on, is no process of its job."""
+    watch = Watch(bench)
+    go = bench.directory / "go"
+    script = [helpers.JOBS / "ranks.py", "--ddp", "--batches", 60, "--wait", go, "--out", bench.directory / "truth"]
+    words = [helpers.PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, *script]
+    launcher = bench.process(*words, env=dict(os.environ, PYTHONUNBUFFERED="1", STEPFLAME_WATCH="1"))
+    helpers.until(helpers.READY_SECONDS, lambda: len(re.findall(r"ready \d+$", launcher.stdout, re.M)) == 2, launcher.what)
+    for pid in re.findall(r"ready (\d+)$", launcher.stdout, re.M):
+        watch.says("watches process %s, rank" % pid)
+    go.touch()
+    assert launcher.wait() == 0, launcher.what()
+    watch.end()
+    assert "watches process %d:" % launcher.pid not in watch.process.stderr, watch.process.stderr
+
+
 def test_left_out(bench):
     """STEPFLAME_WATCH=0, and a second watch."""
     watch = Watch(bench)
@@ -189,10 +282,6 @@ def test_killed(bench):
     again.end()
     steps.truth()
     assert steps.pid in pids_of(again.state / "ring.rec")
-
-
-def ask(watch, *words):
-    return stepflame("watch", *words, "--state", watch.state)
 
 
 @pytest.mark.alone  # beside another that watches all jobs there would be breakpoints

@@ -38,7 +38,7 @@ def test_counters_are_documented():
     assert [name for _, name, _ in found if name not in documentation] == []
 
 
-@pytest.mark.parametrize("args", [[], ["record"], ["report"], ["ps"], ["doctor"]], ids=str)
+@pytest.mark.parametrize("args", [[], ["record"], ["report"], ["ps"], ["doctor"], ["watch"], ["top"]], ids=str)
 def test_help(args):
     result = helpers.stepflame(*args, "--help")
     assert result.returncode == 0, result

@@ -191,6 +191,11 @@ static void test_programs(void **state)
 		snprintf(code, sizeof(code), in_function, cases[i].function, cases[i].file, cases[i].function);
 		expect_program(*state, code, cases[i].program);
 	}
+	expect_program(
+		*state,
+		"import signal\n"
+		"exec(compile('print(1, flush=True)\\nsignal.pause()', '/lib/torch/__init__.py', 'exec'), globals())\n",
+		PROGRAM_IMPORTS);
 	/* The main thread decides, whatever others do. */
 	expect_program(*state,
 		       "import signal, subprocess, threading\n"

@@ -179,11 +179,42 @@ static void test_same_labels(void **state)
 	assert_int_equal(steps_of("3", 200 * S), -1);
 }
 
+/* Of many processes 64 have series, each at most 50, also of a job whose name is hostile; the steps of the others are counted. */
+static void test_many(void **state)
+{
+	struct watched_job *job = array__add(&jobs.jobs, sizeof(*job));
+	struct session_progress progress = {.now_ns = 300 * S};
+	unsigned int series = 0;
+	FILE *file;
+
+	*job = (struct watched_job){.number = 2, .name = "a\"b}\\\n{\x1b\xff"};
+	metrics__forget(&metrics);
+	for (uint32_t pid = 100; pid < 170; pid++) {
+		target(pid, pid - 100);
+		((struct watched_process *)jobs.processes.items)[jobs.processes.cnt - 1].job = 2;
+		for (uint64_t index = 1; index <= 3; index++)
+			step(pid, index);
+	}
+	assert_int_equal(metrics__write(&metrics, &jobs, &progress, 0, path), 0);
+	file = fopen(path, "r");
+	while (fgets(text, sizeof(text), file)) {
+		for (char *c = text; *c != '\n'; c++)
+			assert_true(*c >= ' ' && *c < 127);
+		series += *text != '#';
+		if (!strncmp(text, "stepflame_left_out_steps_total", 30))
+			assert_string_equal(text, "stepflame_left_out_steps_total 18\n");
+		if (strstr(text, "{job"))
+			assert_non_null(strstr(text, "{job=\"a_b}__{__\",rank=\""));
+	}
+	fclose(file);
+	assert_in_range(series, 64 * 20, 64 * 33);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rank), cmocka_unit_test(test_rests),
-					   cmocka_unit_test(test_ticks), cmocka_unit_test(test_overhead),
-					   cmocka_unit_test(test_same_labels)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rank),        cmocka_unit_test(test_rests),
+					   cmocka_unit_test(test_ticks),       cmocka_unit_test(test_overhead),
+					   cmocka_unit_test(test_same_labels), cmocka_unit_test(test_many)};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -370,7 +370,7 @@ static void test_end(void **state)
 /* A process that ends after an event is gone, too: it does not stand still later. */
 static void test_end_after_event(void **state)
 {
-	start((struct trigger_options){.on = {true, true, true, true}});
+	start((struct trigger_options){.on = {true, true, true, true, true}});
 	steps(TRIGGER_STEPS, 100);
 	step(1000);
 	assert_true(look()->seen);
@@ -395,7 +395,7 @@ static void test_several(void **state)
 {
 	uint64_t begin_ns;
 
-	start((struct trigger_options){.on = {true, true, true, true}});
+	start((struct trigger_options){.on = {true, true, true, true, true}});
 	steps(TRIGGER_STEPS, 100);
 	begin_ns = now_ns;
 	step(1000);
@@ -431,7 +431,7 @@ static void test_too_many(void **state)
 /* Then the next event is one; the stall that was told is not. */
 static void test_take(void **state)
 {
-	start((struct trigger_options){.on = {true, true, true, true}});
+	start((struct trigger_options){.on = {true, true, true, true, true}});
 	trigger__take(trigger); /* without an event */
 	steps(TRIGGER_STEPS, 100);
 	now_ns += 61 * S;
@@ -456,7 +456,7 @@ static void test_slower(void **state)
 	uint64_t begin_ns;
 
 	for (int percent = 0; percent <= 60; percent += 30) {
-		options.slower_percent = percent;
+		options.percent[TRIGGER_SLOWER] = percent;
 		start(options);
 		steps(1201, 100);
 		begin_ns = now_ns;

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "include/resource_records.h"
+#include "user/analysis/lag.h"
 #include "user/analysis/pace.h"
 #include "user/lib/array.h"
 #include "user/lib/percentile.h"
@@ -31,12 +32,16 @@ struct watched {
 struct trigger {
 	struct trigger_options options;
 	struct step_times times;
+	struct lag lag;
 	struct array processes; /* struct watched */
 	struct array events;    /* struct trigger_event, those that wait to be taken */
 };
 
-const char *const trigger_names[TRIGGER__COUNT] = {
-	[TRIGGER_SLOW] = "slow", [TRIGGER_SLOWER] = "slower", [TRIGGER_STALL] = "stall", [TRIGGER_END] = "end"};
+const char *const trigger_names[TRIGGER__COUNT] = {[TRIGGER_SLOW] = "slow",
+						   [TRIGGER_SLOWER] = "slower",
+						   [TRIGGER_STRAGGLER] = "straggler",
+						   [TRIGGER_STALL] = "stall",
+						   [TRIGGER_END] = "end"};
 
 struct trigger *trigger__new(const struct trigger_options *options)
 {
@@ -52,6 +57,7 @@ void trigger__free(struct trigger *trigger)
 	if (!trigger)
 		return;
 	step_times__free(&trigger->times);
+	lag__free(&trigger->lag);
 	free(trigger->processes.items);
 	free(trigger->events.items);
 	free(trigger);
@@ -134,13 +140,32 @@ static int add_to_pace(struct trigger *trigger, struct watched *process, const s
 
 	if (!trigger->options.on[TRIGGER_SLOWER] ||
 	    !pace__add(&process->pace, step->index, step->end_ns, ns,
-		       trigger->options.slower_percent ?: TRIGGER_SLOWER_PERCENT))
+		       trigger->options.percent[TRIGGER_SLOWER] ?: TRIGGER_SLOWER_PERCENT))
 		return 0;
 	return add_event(trigger, TRIGGER_SLOWER, process,
 			 (struct trigger_event){.start_ns = change->since_ns,
 						.step = change->since_step,
 						.duration_ns = change->now_ns,
 						.median_ns = change->usual_ns});
+}
+
+/* The step has ended: does it show a straggler, which may be another process? 0 or -ENOMEM. */
+static int add_to_lag(struct trigger *trigger, const struct timed_step *step)
+{
+	struct lag_found found;
+	const struct watched *process;
+
+	if (!trigger->options.on[TRIGGER_STRAGGLER] ||
+	    !lag__add_step(&trigger->lag, step,
+			   trigger->options.percent[TRIGGER_STRAGGLER] ?: TRIGGER_STRAGGLER_PERCENT, &found))
+		return 0;
+	process = find(trigger, found.pid);
+	return !process ? 0
+			: add_event(trigger, TRIGGER_STRAGGLER, process,
+				    (struct trigger_event){.start_ns = found.since_ns,
+							   .step = found.since_step,
+							   .duration_ns = found.own_ns,
+							   .median_ns = found.others_ns});
 }
 
 /* A step in a rest: nobody knows whether its time was for validation or a checkpoint, so that it is not called slow. */
@@ -182,7 +207,7 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 						       .step = step.index,
 						       .duration_ns = ns});
 	process->ns[process->step_cnt++ % TRIGGER_STEPS] = ns;
-	return err ?: add_to_pace(trigger, process, &step, ns);
+	return err ?: add_to_pace(trigger, process, &step, ns) ?: add_to_lag(trigger, &step);
 }
 
 static void end_snapshot(struct trigger *trigger, uint64_t now_ns)
@@ -238,12 +263,17 @@ int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t
 		end_snapshot(trigger, now_ns);
 	else if (record->type == REC_STEP)
 		return step->rule == STEP_TICK ? add_tick(trigger, step) : add_step(trigger, step);
+	else if (record->type == REC_JOB)
+		return lag__add_process(&trigger->lag, (const void *)record);
 	else if (record->type == REC_REST && (process = find(trigger, rest->pid)))
 		set_rest(process, rest);
 	else if (record->type == REC_AGG && (process = find(trigger, agg->key.pid)))
 		process->calls += agg->val.calls;
-	else if (record->type == REC_PROC && proc->event == PROC_EXIT && (process = find(trigger, proc->pid)))
-		return end_process(trigger, process, proc);
+	else if (record->type == REC_PROC && proc->event == PROC_EXIT) {
+		lag__end_process(&trigger->lag, proc->pid);
+		process = find(trigger, proc->pid);
+		return process ? end_process(trigger, process, proc) : 0;
+	}
 	return 0;
 }
 

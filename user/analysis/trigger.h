@@ -11,6 +11,9 @@
  * Slower: the steps have become longer for good (user/analysis/pace.h), by a given percentage or
  * TRIGGER_SLOWER_PERCENT.
  *
+ * A straggler: of the ranks of a job on this host, one holds the others up (user/analysis/lag.h), by a given percentage or
+ * TRIGGER_STRAGGLER_PERCENT of its own work.
+ *
  * A stall: a process that has made steps ends none, and neither an action nor a label, for a given
  * time; or, without one, for ten times its median step, but at least a minute.
  *
@@ -27,36 +30,38 @@
 #include "include/records.h"
 #include "user/model/step_times.h"
 
-#define TRIGGER_STEPS          STEP_TIMES_KEPT
-#define TRIGGER_STEPS_MIN      64
-#define TRIGGER_SLOW_NS        100000000ull
-#define TRIGGER_STALL_NS       60000000000ull
-#define TRIGGER_SLOWER_PERCENT 10
-#define TRIGGER_GOES_ON_NS     1000000000ull /* what is recorded after an event: the other ranks come to it, too */
-#define TRIGGER_KEPT_NS        3600000000000ull
-#define TRIGGER_EVENTS_MAX     64 /* that wait to be taken */
+#define TRIGGER_STEPS             STEP_TIMES_KEPT
+#define TRIGGER_STEPS_MIN         64
+#define TRIGGER_SLOW_NS           100000000ull
+#define TRIGGER_STALL_NS          60000000000ull
+#define TRIGGER_SLOWER_PERCENT    10
+#define TRIGGER_STRAGGLER_PERCENT 10
+#define TRIGGER_GOES_ON_NS        1000000000ull /* what is recorded after an event: the other ranks come to it, too */
+#define TRIGGER_KEPT_NS           3600000000000ull
+#define TRIGGER_EVENTS_MAX        64 /* that wait to be taken */
 
-enum trigger_kind { TRIGGER_SLOW, TRIGGER_SLOWER, TRIGGER_STALL, TRIGGER_END, TRIGGER__COUNT };
+enum trigger_kind { TRIGGER_SLOW, TRIGGER_SLOWER, TRIGGER_STRAGGLER, TRIGGER_STALL, TRIGGER_END, TRIGGER__COUNT };
 
-/* "slow", "slower", "stall", "end". */
+/* "slow", "slower", "straggler", "stall", "end". */
 extern const char *const trigger_names[TRIGGER__COUNT];
 
 struct trigger_options {
 	bool on[TRIGGER__COUNT];
-	uint64_t ns[TRIGGER__COUNT]; /* of TRIGGER_SLOW and TRIGGER_STALL; 0: the trigger finds it out */
-	uint32_t slower_percent;     /* 0: TRIGGER_SLOWER_PERCENT */
+	uint64_t ns[TRIGGER__COUNT];      /* of TRIGGER_SLOW and TRIGGER_STALL; 0: the trigger finds it out */
+	uint32_t percent[TRIGGER__COUNT]; /* of TRIGGER_SLOWER and TRIGGER_STRAGGLER; 0: as above */
 };
 
 struct trigger_event {
 	bool seen;
 	enum trigger_kind kind;
 	uint32_t pid;
-	uint64_t start_ns; /* of the slow or first slower step; end of the last before the stall; time of the end */
-	uint64_t step;     /* index of the slow or first slower one; of the last before the stall or the end */
-	int status;        /* of wait(2), of the process that ended */
 	uint64_t
-		duration_ns; /* of the slow step, the stall so far, the median slower step; without validation and checkpoints */
-	uint64_t median_ns;  /* of the steps before; 0: there are none */
+		start_ns; /* of the slow or first slower step, or the first in which it is known to be a straggler; end of the last before the stall; time of the end */
+	uint64_t step;    /* index of that; of the last before the stall or the end */
+	int status;       /* of wait(2), of the process that ended */
+	uint64_t
+		duration_ns; /* of the slow step, the stall so far, the median slower step, a straggler's own work in a step; without validation and checkpoints */
+	uint64_t median_ns;  /* of the steps before; the others' work;  0: there are none */
 	uint64_t longest_ns; /* likewise; of the last TRIGGER_STEPS alone */
 	uint64_t untold;     /* events that came while TRIGGER_EVENTS_MAX waited, this one first */
 };

@@ -104,10 +104,13 @@ static const struct argp_option options[] = {
 	 "keep samples, steps and other events of the last TIME (1s or more) only, or with --until of the TIME before "
 	 "that and all since; counts and totals stay those of the whole recording",
 	 0},
-	{"until", OPT_UNTIL, "slow[=TIME]|slower[=PERCENT]|stall[=TIME]|end", 0,
+	{"until", OPT_UNTIL, "slow[=TIME]|slower[=N]|straggler[=N]|stall[=TIME]|end", 0,
 	 "end the recording a second after that happens; may be given several times. slow: a step takes longer than "
-	 "TIME, or twice as long as the longest of the last 256, and 100 ms longer; slower: steps become longer by "
-	 "PERCENT (default 10) for good; stall: no step ends for TIME, or for 10 median steps, but at least a minute; "
+	 "TIME, or twice as long as the longest of the last 256, and 100 ms longer; slower: steps become longer by N % "
+	 "(default 10) for good; straggler: of the ranks of a job, the work of one is N % (default 10) longer than "
+	 "that "
+	 "of the others, which wait for it; stall: no step ends for TIME, or for 10 median steps, but at least a "
+	 "minute; "
 	 "end: one of the processes is killed, or ends with an error",
 	 0},
 	{"user", OPT_USER, "NAME|UID", 0,

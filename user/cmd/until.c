@@ -8,19 +8,18 @@
 #include "user/lib/log.h"
 #include "user/report/trigger_text.h"
 
-#define SLOWER_PERCENT_MAX 1000
-#define SNAPSHOTS          4 /* in the time that --last keeps, or a stall takes */
-#define SNAPSHOT_MIN_NS    100000000ull
+#define PERCENT_MAX     1000
+#define SNAPSHOTS       4 /* in the time that --last keeps, or a stall takes */
+#define SNAPSHOT_MIN_NS 100000000ull
 
 /* "20", or "20%". */
-static uint32_t percent(struct argp_state *state, const char *option, const char *text)
+static uint32_t percent(struct argp_state *state, const char *option, const char *kind, const char *text)
 {
 	char *end;
 	unsigned long value = strtoul(text, &end, 10);
 
-	if (*text == '-' || end == text || (*end && strcmp(end, "%")) || !value || value > SLOWER_PERCENT_MAX)
-		argp_error(state, "%s slower= wants a percentage of 1 to %d, not '%s'", option, SLOWER_PERCENT_MAX,
-			   text);
+	if (*text == '-' || end == text || (*end && strcmp(end, "%")) || !value || value > PERCENT_MAX)
+		argp_error(state, "%s %s= wants a percentage of 1 to %d, not '%s'", option, kind, PERCENT_MAX, text);
 	return value;
 }
 
@@ -34,13 +33,16 @@ void until__option(struct argp_state *state, struct trigger_options *options, co
 		    (text[bytes] && (text[bytes] != '=' || kind == TRIGGER_END)))
 			continue;
 		options->on[kind] = true;
-		if (kind == TRIGGER_SLOWER)
-			options->slower_percent = text[bytes] ? percent(state, option, value) : 0;
+		if (kind == TRIGGER_SLOWER || kind == TRIGGER_STRAGGLER)
+			options->percent[kind] = text[bytes] ? percent(state, option, trigger_names[kind], value) : 0;
 		else
 			options->ns[kind] = text[bytes] ? session_args__time(state, value) : 0;
 		return;
 	}
-	argp_error(state, "%s wants slow, slow=TIME, slower, slower=PERCENT, stall, stall=TIME or end, not '%s'",
+	argp_error(state,
+		   "%s wants slow, slow=TIME, slower, slower=PERCENT, straggler, straggler=PERCENT, stall, stall=TIME "
+		   "or end, "
+		   "not '%s'",
 		   option, text);
 }
 

@@ -9,7 +9,7 @@
 #include "user/session/session.h"
 
 /*
- * Parses "slow", "stall", one of them with "=TIME", "slower", it with "=PERCENT", or "end". option: its name. A usage error ends
+ * Parses "slow", "stall", one of them with "=TIME", "slower" or "straggler", one of these with "=PERCENT", or "end". option: its name. A usage error ends
  * the program.
  */
 void until__option(struct argp_state *state, struct trigger_options *options, const char *option, const char *text);

@@ -17,6 +17,7 @@
 #include "user/cmd/watch_ask.h"
 #include "user/lib/log.h"
 #include "user/recording/recording.h"
+#include "user/watch/listener.h"
 
 #define CONFIG            "/etc/stepflame/watch.conf"
 #define STATE             "/var/lib/stepflame"
@@ -42,6 +43,8 @@ enum {
 	OPT_PER_HOUR,
 	OPT_KEEP_EVERY,
 	OPT_BUDGET,
+	OPT_LISTEN,
+	OPT_TOKEN_FILE,
 	OPT_CONFIG
 };
 
@@ -55,14 +58,18 @@ static const struct argp_option options[] = {
 	{"keep-size", OPT_KEEP_SIZE, "SIZE", 0, "use at most SIZE of disk for events; the oldest go (default 1G)", 0},
 	{"leave-free", OPT_LEAVE_FREE, "SIZE", 0,
 	 "pause while the disk has less than SIZE free (default: 10 % of it, at most 5 GB)", 0},
-	{"trigger", OPT_TRIGGER, "slow[=TIME]|slower[=PERCENT]|stall[=TIME]|end", 0,
-	 "keep what leads to this, as record --until describes it; may be given several times (default: all four)", 0},
+	{"trigger", OPT_TRIGGER, "slow[=TIME]|slower[=N]|straggler[=N]|stall[=TIME]|end", 0,
+	 "keep what leads to this, as record --until describes it; may be given several times (default: all five)", 0},
 	{"quiet", OPT_QUIET, "TIME", 0, "after an event of a job, keep no other of it for TIME (default 30m)", 0},
 	{"per-hour", OPT_PER_HOUR, "N", 0, "keep at most N events an hour (default 4)", 0},
 	{"keep-every", OPT_KEEP_EVERY, "TIME", 0,
 	 "keep what the ring has of each job every TIME without an event, too, to compare with (default: never)", 0},
 	{"budget", OPT_BUDGET, "PERCENT", 0, BUDGET_HELP, 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 19; 0: neither)", 0},
+	{"listen", OPT_LISTEN, "ADDRESS:PORT", 0,
+	 "give the metrics to scrapers that ask there over HTTP, such as 127.0.0.1:9465 (default: nowhere)", 0},
+	{"token-file", OPT_TOKEN_FILE, "FILE", 0,
+	 "give them only to those that know the token in FILE, which an address beyond this host needs", 0},
 	{"config", OPT_CONFIG, "FILE", 0,
 	 "read the options that are not given here from FILE (default " CONFIG ", if it is there)", 0},
 	{"json", 'j', NULL, 0, "status: print one JSON object", 0},
@@ -150,6 +157,17 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'F':
 		watch->session.frequency = session_args__frequency(state, arg);
+		return 0;
+	case OPT_LISTEN:
+		watch->listen = arg;
+		if (!listener__is_address(arg))
+			argp_error(state,
+				   "--listen wants an address in digits and a port, 127.0.0.1:9465 or [::1]:9465, not "
+				   "'%s'",
+				   arg);
+		return 0;
+	case OPT_TOKEN_FILE:
+		watch->token_file = arg;
 		return 0;
 	case OPT_CONFIG:
 		args->config = arg;

@@ -57,6 +57,7 @@ const char *program__name(enum program program)
 		[PROGRAM_WORKER] = "DataLoader worker",
 		[PROGRAM_HELPER] = "helper",
 		[PROGRAM_CHILD] = "multiprocessing child",
+		[PROGRAM_IMPORTS] = "script that imports torch",
 	};
 
 	return names[program];
@@ -90,16 +91,27 @@ static const struct landmark *find_landmark(const struct py_frame *frame)
 	return NULL;
 }
 
+/* What is imported only once. */
+static bool is_import(const struct py_frame *frame)
+{
+	return is_function(frame->name, "<module>") &&
+	       (is_in_file(frame->file, "torch/__init__.py") ||
+		is_in_file(frame->file, "torch/distributed/__init__.py") || is_in_file(frame->file, "jax/__init__.py"));
+}
+
 /* The innermost landmark decides: a forked process still has its parent's functions below its own. */
 static enum program program_of(const struct py_stack *stack)
 {
+	bool imports = false;
+
 	for (uint32_t i = 0; i < stack->frame_cnt; i++) {
 		const struct landmark *landmark = find_landmark(&stack->frames[i]);
 
 		if (landmark)
 			return landmark->program;
+		imports |= is_import(&stack->frames[i]);
 	}
-	return stack->frame_cnt ? PROGRAM_SCRIPT : PROGRAM_UNKNOWN;
+	return imports ? PROGRAM_IMPORTS : stack->frame_cnt ? PROGRAM_SCRIPT : PROGRAM_UNKNOWN;
 }
 
 enum program program__read(const struct process *process, const struct python *python)

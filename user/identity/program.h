@@ -19,6 +19,7 @@ enum program {
 	PROGRAM_WORKER,   /* of a torch DataLoader */
 	PROGRAM_HELPER,   /* of multiprocessing, an executor, torch.compile, ... */
 	PROGRAM_CHILD,    /* another process that multiprocessing started */
+	PROGRAM_IMPORTS,  /* imports torch or JAX, and nothing says yet which of these it is */
 };
 
 /* python: NULL: there is none. */

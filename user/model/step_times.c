@@ -83,8 +83,10 @@ int step_times__add(struct step_times *steps, const struct rec_step *record, str
 		before->time_ns = 0;
 	if (!is_by_rule(times, record)) {
 		before = known_boundary(times, record->tid);
-		if (before)
+		if (before) {
 			before->besides_ns += besides_ns;
+			before->comm_ns += record->phase_ns[PHASE_COMM];
+		}
 		return 0;
 	}
 	before = boundary_of(times, record->tid);
@@ -100,12 +102,13 @@ int step_times__add(struct step_times *steps, const struct rec_step *record, str
 			.end_ns = record->time_ns,
 			.duration_ns = record->time_ns - before->time_ns,
 			.besides_ns = before->besides_ns + besides_ns,
+			.comm_ns = before->comm_ns + record->phase_ns[PHASE_COMM],
 		};
 	if (record->index > times->index) {
 		times->boundaries += record->index - times->index;
 		times->index = record->index;
 	}
-	*before = (struct thread_boundary){record->tid, record->index, record->time_ns, 0};
+	*before = (struct thread_boundary){record->tid, record->index, record->time_ns, 0, 0};
 	return timed;
 }
 

@@ -17,6 +17,7 @@ struct thread_boundary {
 	uint32_t tid;
 	uint64_t index, time_ns;
 	uint64_t besides_ns; /* since then, up to the last boundary by any rule: in validation and checkpoints */
+	uint64_t comm_ns;    /* likewise: in collectives */
 };
 
 struct process_steps {
@@ -39,6 +40,7 @@ struct timed_step {
 	uint32_t pid, tid;
 	uint64_t index, end_ns, duration_ns;
 	uint64_t besides_ns; /* of the duration: in validation and checkpoints */
+	uint64_t comm_ns;    /* of the duration: in collectives, and in waits for them */
 };
 
 /* 1 when the boundary ended a step of known length, with *step (unless NULL); 0, also for a STEP_TICK; or -ENOMEM. */

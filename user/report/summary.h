@@ -77,6 +77,12 @@ const struct blame_group *summary__slowdown_group(const struct summary *summary)
 /* That as text: "sleeping in data, at train.py:67 load", or ""; malloc'ed; NULL: no memory. */
 char *summary__slowdown_why(const struct summary *summary);
 
+/*
+ * In summary_straggler.c. Which rank has held the others up since then, and by what: "rank 1: it is in collectives for ..., at
+ * train.py:67 load", or "" if none has; malloc'ed; NULL: no memory.
+ */
+char *summary__straggler_since(const struct summary *summary, uint64_t from_ns);
+
 /* In summary_workers.c. Adds what is said of DataLoaders that have workers, if there are some. */
 void summary__say_workers(const struct summary *summary, struct lines *lines);
 

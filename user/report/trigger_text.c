@@ -28,6 +28,12 @@ const char *trigger_text__event(const struct trigger_event *event, char text[TRI
 			 "the steps of process %u take %s since step %" PRIu64 ", %.0f %% longer than before (%s)",
 			 event->pid, took, event->step, 100. * event->duration_ns / event->median_ns - 100, median);
 		break;
+	case TRIGGER_STRAGGLER:
+		snprintf(text, TRIGGER_TEXT,
+			 "process %u holds up the other ranks of its job since step %" PRIu64
+			 ": its own work takes %s of a step, theirs %s",
+			 event->pid, event->step, took, median);
+		break;
 	case TRIGGER_STALL:
 		snprintf(text, TRIGGER_TEXT, "process %u has ended no step for %s, since step %" PRIu64 "%s",
 			 event->pid, took, event->step, before);

@@ -108,8 +108,8 @@ static void name_event(const char *folder, const char *job, const char *kind, ch
 
 /* ---- the summary ---- */
 
-/* One line for the log, malloc'ed; NULL: no memory. kind: of the event. */
-static char *verdict_of(struct job *job, const char *kind)
+/* One line for the log, malloc'ed; NULL: no memory. kind: of the event, which began at since_ns. */
+static char *verdict_of(struct job *job, const char *kind, uint64_t since_ns)
 {
 	const struct report_options options = {.limit = -1};
 	const struct outside_part *stall;
@@ -124,6 +124,8 @@ static char *verdict_of(struct job *job, const char *kind)
 	else if (stall && asprintf(&text, "stalled for %s: mostly %s", summary_words__duration(stall->ns, ns),
 				   stall->cause ? summary_words__cause(stall->cause) : "running") < 0)
 		text = NULL;
+	else if (!strcmp(kind, trigger_names[TRIGGER_STRAGGLER]))
+		text = summary__straggler_since(&summary, since_ns);
 	else if (!stall && !strcmp(kind, trigger_names[TRIGGER_SLOWER]) && summary__slowdown_group(&summary))
 		text = summary__slowdown_why(&summary);
 	else if (!stall)
@@ -211,7 +213,7 @@ static int keep(const struct events *events, const struct recording_writer *ring
 }
 
 static int run_child(const struct events *events, const struct recording_writer *ring, struct recording_part *part,
-		     const char *name, const char *kind, const char *what)
+		     const char *name, const char *kind, uint64_t since_ns, const char *what)
 {
 	char path[PATH_MAX], text[PATH_MAX];
 	struct copy copy = {.part = part};
@@ -226,7 +228,7 @@ static int run_child(const struct events *events, const struct recording_writer 
 		log__error(NULL, "%s: what led to it cannot be kept as %s: %s", what, path, strerror(-err));
 		return err;
 	}
-	verdict = verdict_of(copy.job, kind);
+	verdict = verdict_of(copy.job, kind, since_ns);
 	log__info("%s. Kept as %s: %s", what, path, verdict ?: "");
 	make_room(events->folder, events->max_bytes);
 	return 0;
@@ -247,7 +249,7 @@ void events__end(struct events *events)
 }
 
 int events__keep(struct events *events, const struct recording_writer *ring, struct recording_part *part,
-		 const char *job, const char *kind, const char *what)
+		 const char *job, const char *kind, uint64_t since_ns, const char *what)
 {
 	events__end(events);
 	name_event(events->folder, job, kind, events->last, sizeof(events->last));
@@ -257,6 +259,6 @@ int events__keep(struct events *events, const struct recording_writer *ring, str
 		return -errno;
 	}
 	if (!events->child)
-		_exit(run_child(events, ring, part, events->last, kind, what) ? EXIT_FAILURE : EXIT_SUCCESS);
+		_exit(run_child(events, ring, part, events->last, kind, since_ns, what) ? EXIT_FAILURE : EXIT_SUCCESS);
 	return 0;
 }

@@ -27,10 +27,10 @@ struct events {
 bool events__busy(struct events *events);
 /*
  * Begins to keep what the ring has of the processes of `part`. job, kind: for the name of the file.
- * what: a sentence that the log has. 0 or -errno.
+ * since_ns: when it began. what: a sentence that the log has. 0 or -errno.
  */
 int events__keep(struct events *events, const struct recording_writer *ring, struct recording_part *part,
-		 const char *job, const char *kind, const char *what);
+		 const char *job, const char *kind, uint64_t since_ns, const char *what);
 /* Waits for the event that is being kept. */
 void events__end(struct events *events);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "user/identity/trainings.h"
+#include "user/lib/clock.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/proc/environ.h"
@@ -16,6 +17,7 @@
 
 #define ENDED_KEPT    512 /* processes that have ended, whose records may still be in the recording */
 #define COMMAND_SHOWN 80
+#define LAUNCHED_NS   6000000000ull /* a launcher may look like a trainer for so long, while it ends */
 
 static struct watched_process *process_of(const struct watched_jobs *jobs, uint32_t pid, uint64_t start_time)
 {
@@ -282,25 +284,58 @@ static int attach(struct watched_jobs *jobs, const struct trainings *t, const st
 	return 0;
 }
 
+/* Remembers that a process launches ranks, if it does. 0 or -ENOMEM. */
+static int note_launcher(struct watched_jobs *jobs, struct watched_process *known, const struct training *training,
+			 uint64_t now_ns)
+{
+	if (training->role != TRAINING_LAUNCHER || (known && !known->launched_ns))
+		return 0;
+	known = known ?: array__add(&jobs->processes, sizeof(*known));
+	if (!known)
+		return -ENOMEM;
+	*known = (struct watched_process){
+		.pid = training->process.pid, .start_time = training->process.start_time, .launched_ns = now_ns};
+	return 0;
+}
+
+/* Launchers that have ended, and scripts that go on to do something else. */
+static void forget_launchers(struct watched_jobs *jobs, uint64_t now_ns)
+{
+	struct watched_process *all = jobs->processes.items;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < jobs->processes.cnt; i++)
+		if (!all[i].launched_ns || now_ns - all[i].launched_ns < LAUNCHED_NS)
+			all[kept++] = all[i];
+	jobs->processes.cnt = kept;
+}
+
 int watched_jobs__look(struct watched_jobs *jobs, struct session *session)
 {
 	const struct training *found = NULL;
+	uint64_t now_ns = clock__ns(CLOCK_MONOTONIC);
 	struct trainings trainings;
-	int err;
+	int err = 0;
 
 	if (trainings__find(&trainings))
 		return -ENOMEM;
-	for (size_t i = 0; i < trainings.cnt && !found; i++) {
+	for (size_t i = 0; i < trainings.cnt && !err; i++)
+		err = note_launcher(
+			jobs, process_of(jobs, trainings.items[i].process.pid, trainings.items[i].process.start_time),
+			&trainings.items[i], now_ns);
+	forget_launchers(jobs, now_ns);
+	for (size_t i = 0; i < trainings.cnt && !found && !err; i++) {
 		const struct training *training = &trainings.items[i];
 		const struct watched_process *known =
 			process_of(jobs, training->process.pid, training->process.start_time);
 
 		if (known)
 			name_again(jobs, known, training);
-		else if (training__is_target(training))
+		/* Nobody knows yet whether it will train, or is a launcher. */
+		else if (training->program != PROGRAM_IMPORTS && training__is_target(training))
 			found = training;
 	}
-	err = found ? attach(jobs, &trainings, found, session) : 0;
+	err = found ? attach(jobs, &trainings, found, session) : err;
 	trainings__release(&trainings);
 	forget(jobs);
 	return err ?: found != NULL;

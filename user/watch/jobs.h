@@ -32,8 +32,9 @@ struct watched_job {
 
 struct watched_process {
 	uint32_t pid, job;
-	uint64_t start_time; /* of struct process */
-	bool attached;       /* else it was left out, for good */
+	uint64_t start_time;  /* of struct process */
+	bool attached;        /* else it was left out, for good, but for a launcher */
+	uint64_t launched_ns; /* it is not attached, because it launched ranks, at the last look then; 0: it has not */
 	bool ended;
 };
 

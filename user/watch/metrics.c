@@ -317,7 +317,7 @@ static void write_host(FILE *out, const struct metrics *metrics, const struct wa
 	fprintf(out, "stepflame_jobs %zu\n", alive);
 	write_help(out, "stepflame_processes", "gauge", "Processes of these jobs, without their workers.");
 	fprintf(out, "stepflame_processes %zu\n", processes);
-	write_help(out, "stepflame_events_total", "counter", "Slow steps, stalls and bad ends.");
+	write_help(out, "stepflame_events_total", "counter", "Slow and slower steps, stragglers, stalls and bad ends.");
 	for (int kind = 0; kind < TRIGGER__COUNT; kind++)
 		for (int kept = 0; kept < 2; kept++)
 			fprintf(out, "stepflame_events_total{event=\"%s\",kept=\"%s\"} %" PRIu64 "\n",

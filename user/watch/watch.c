@@ -23,6 +23,7 @@
 #include "user/watch/control.h"
 #include "user/watch/events.h"
 #include "user/watch/jobs.h"
+#include "user/watch/listener.h"
 #include "user/watch/metrics.h"
 #include "user/watch/notify.h"
 #include "user/watch/room.h"
@@ -40,6 +41,7 @@ struct watch {
 	int lock;
 	enum watch_pause pause; /* there is neither a session nor a ring */
 	struct control control;
+	struct listener listener;
 	struct session *session;
 	struct recording_writer *ring;
 	struct trigger *trigger;
@@ -99,7 +101,8 @@ static int open_folder(struct watch *watch)
 	if (err)
 		return err;
 	err = control__open(&watch->control, state);
-	return err ? refuse_folder(state, err) : 0;
+	return err ? refuse_folder(state, err)
+		   : listener__open(&watch->listener, watch->options->listen, watch->options->token_file);
 }
 
 /* What the ring had so far may be what somebody looks for: it takes another name. */
@@ -151,10 +154,11 @@ static bool is_wanted(struct watch *watch, const struct watched_job *job, enum t
 }
 
 /*
- * Begins to keep what the ring has of a process's job. name, kind: for the name of the file. what: a
+ * Begins to keep what the ring has of a process's job. name, kind: for the name of the file. since_ns: when it began. what: a
  * sentence. 0 or -errno that ends the session.
  */
-static int keep_job(struct watch *watch, uint32_t pid, const char *name, const char *kind, const char *what)
+static int keep_job(struct watch *watch, uint32_t pid, const char *name, const char *kind, uint64_t since_ns,
+		    const char *what)
 {
 	const struct watched_job *job = watched_jobs__of(&watch->jobs, pid);
 	struct recording_part part = {};
@@ -162,7 +166,7 @@ static int keep_job(struct watch *watch, uint32_t pid, const char *name, const c
 
 	if (!err && job)
 		err = watched_jobs__part(&watch->jobs, job->number, &part);
-	if (!err && events__keep(&watch->events, watch->ring, &part, name, kind, what))
+	if (!err && events__keep(&watch->events, watch->ring, &part, name, kind, since_ns, what))
 		log__error(NULL, "%s: what led to it cannot be kept", what);
 	recording_part__free(&part);
 	return err;
@@ -186,7 +190,7 @@ static int keep_event(struct watch *watch, const struct trigger_event *event)
 		job->quiet_until_ns = watch->now_ns + watch->options->quiet_ns;
 		job->end_kept |= event->kind == TRIGGER_END;
 	}
-	return keep_job(watch, event->pid, name, trigger_names[event->kind], what);
+	return keep_job(watch, event->pid, name, trigger_names[event->kind], event->start_ns, what);
 }
 
 static int look_for_events(struct watch *watch)
@@ -246,7 +250,7 @@ static int keep_regularly(struct watch *watch)
 			continue;
 		job[i].regular_ns = watch->now_ns;
 		snprintf(what, sizeof(what), "job %s: as it is now", job[i].name);
-		return keep_job(watch, pid, job[i].name, "regular", what);
+		return keep_job(watch, pid, job[i].name, "regular", 0, what);
 	}
 	return 0;
 }
@@ -254,16 +258,23 @@ static int keep_regularly(struct watch *watch)
 /* A monitoring system that gets nothing for a while is no reason to end. */
 static void write_metrics(struct watch *watch, const struct session_progress *progress)
 {
-	int err;
+	int err = metrics__write(&watch->metrics, &watch->jobs, progress, recording_writer__bytes(watch->ring),
+				 watch->metrics_path);
 
-	if (watch->now_ns < watch->next_metrics_ns)
-		return;
-	watch->next_metrics_ns = watch->now_ns + METRICS_NS;
-	err = metrics__write(&watch->metrics, &watch->jobs, progress, recording_writer__bytes(watch->ring),
-			     watch->metrics_path);
 	if (err && !watch->metrics_err)
 		log__warn(NULL, "cannot write %s: %s", watch->metrics_path, strerror(-err));
 	watch->metrics_err = err;
+}
+
+/* progress: NULL: it is paused, and there are none. */
+static void tell_metrics(struct watch *watch, const struct session_progress *progress)
+{
+	if (watch->now_ns < watch->next_metrics_ns)
+		return;
+	watch->next_metrics_ns = watch->now_ns + METRICS_NS;
+	if (progress)
+		write_metrics(watch, progress);
+	listener__tell(&watch->listener, progress ? watch->metrics_path : NULL, watch->now_ns);
 }
 
 static int look_for_jobs(struct watch *watch)
@@ -323,6 +334,7 @@ static int pause_all(struct watch *watch)
 	watch->trigger = trigger__new(&watch->options->trigger);
 	watch->event_ns = 0;
 	unlink(watch->metrics_path);
+	watch->next_metrics_ns = 0;
 	return err ?: watch->trigger ? 0 : -ENOMEM;
 }
 
@@ -455,7 +467,7 @@ static json_t *answer_trigger(struct watch *watch, const char *name)
 	if (events__busy(&watch->events))
 		return json_pack("{s:b}", "busy", 1);
 	snprintf(what, sizeof(what), "job %s: asked for", job->name);
-	watch->failed = keep_job(watch, process_of(watch, job), job->name, "asked", what);
+	watch->failed = keep_job(watch, process_of(watch, job), job->name, "asked", 0, what);
 	if (watch->failed)
 		return ends(watch);
 	if (!watch->events.child)
@@ -518,7 +530,7 @@ static int watch_for_a_while(struct watch *watch, struct session_progress *progr
 	err = err ?: recording_writer__tick(watch->ring, kept_from(watch)) ?: look_for_jobs(watch) ?: look_for_events(watch);
 	err = err ?: keep_regularly(watch);
 	events__busy(&watch->events);
-	write_metrics(watch, progress);
+	tell_metrics(watch, progress);
 	return err ?: renew(watch, progress);
 }
 
@@ -534,6 +546,7 @@ static int run(struct watch *watch, const volatile sig_atomic_t *stop)
 			events__busy(&watch->events);
 			nanosleep(&pause, NULL);
 			watch->now_ns = clock__ns(CLOCK_MONOTONIC);
+			tell_metrics(watch, NULL);
 		} else {
 			err = watch_for_a_while(watch, &progress);
 		}
@@ -576,6 +589,7 @@ int watch__run(const struct watch_options *options, const volatile sig_atomic_t 
 	}
 	end_err = end(&watch, !err);
 	control__close(&watch.control);
+	listener__close(&watch.listener);
 	events__end(&watch.events);
 	trigger__free(watch.trigger);
 	metrics__free(&watch.metrics);

@@ -14,6 +14,8 @@
 
 struct watch_options {
 	const char *state;      /* the folder */
+	const char *listen;     /* the address at which scrapers get the metrics; NULL: none */
+	const char *token_file; /* that has what they have to say; NULL: nothing */
 	uint64_t duration_ns;   /* 0: until it is told to stop */
 	uint64_t renew_ns;      /* a ring that is older gives way to a new one while no job runs */
 	uint64_t last_ns;       /* that the ring keeps */
