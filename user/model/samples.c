@@ -22,7 +22,7 @@ struct packed {
 	uint32_t native, kernel, file; /* numbers in symbols */
 	uint32_t thread, stack, path;
 	uint32_t step, waits;
-	uint32_t waker;
+	uint32_t waker, ran_pid;
 	int16_t syscall;
 	uint8_t kind : 5, enclosed : 1;
 	uint8_t resolved : 1, passed : 1; /* as in struct sample */
@@ -58,6 +58,7 @@ static int samples__add_sample(struct samples *samples, struct stacks *stacks, c
 				       .weight_ns = record->weight_ns,
 				       .step = record->step,
 				       .waits = record->waits,
+				       .ran_pid = record->ran_pid,
 				       .syscall = record->syscall,
 				       .kind = record->kind,
 				       .cause = record->cause,
@@ -459,6 +460,7 @@ struct sample samples__get(const struct samples *samples, size_t index)
 		.waits = packed->waits,
 		.waker_pid = waker >> 32,
 		.waker_tid = waker,
+		.ran_pid = packed->ran_pid,
 		.syscall = packed->syscall,
 		.kind = packed->kind,
 		.resolved = packed->resolved,

@@ -58,7 +58,8 @@ struct sample {
 	uint32_t waits;  /* 1: the weight is this one wait; more: others, of which this one was sampled */
 	/* The thread of the job that ended the wait, or that the cause is of; 0: not known. */
 	uint32_t waker_pid, waker_tid;
-	int syscall; /* number; -1: not in a system call */
+	uint32_t ran_pid; /* as in struct rec_sample: the process that had the CPU for which the thread waited */
+	int syscall;      /* number; -1: not in a system call */
 	enum sample_kind kind;
 	bool resolved;      /* wait_chain.h has looked at it */
 	bool passed;        /* the cause is that of the waker's own waits */
