@@ -93,6 +93,31 @@ def test_queue_in_c(tmp_path, seen, kind, cause):
     assert (found["class"], found["cause"]) == (kind, cause), found
 
 
+ACQUIRE = 3  # enum awaited_kind
+SIGNALS = ((THREAD, READING, "sleep", 12 * MS, (0, 0)), (THREAD, BARE, "lock", MS // 20, (PID, PID)))  # what the other one waits for in a step
+
+
+@pytest.mark.parametrize(
+    "seen, others, kind, cause",
+    [
+        ([(LOAD, 0, ACQUIRE)], SIGNALS, "unclear", "sleep"),
+        ([(LOAD, 0, ACQUIRE)], SIGNALS[:1], "lock-bound", "lock"),  # the other one does not wait for the loop: it holds a lock
+        ([(LOAD, 0, ACQUIRE), (LOAD, 0, OTHER)], SIGNALS, "lock-bound", "lock"),  # both take it
+        ([], SIGNALS, "lock-bound", "lock"),
+        ([(LOAD, 4, ACQUIRE)], SIGNALS, "lock-bound", "lock"),
+    ],
+)
+def test_signal(tmp_path, seen, others, kind, cause):
+    """A lock whose acquire() is called is a signal where the thread that releases it waits for one in turn."""
+    of_step = waits(LOCK, THREAD, *others)
+    file = tmp_path / "a.rec"
+    awaited = b"".join(rec.record("AWAITED", pid=PID, code=code, offset=offset, on=on) for code, offset, on in seen)
+    records = [*steps(of_step)]
+    file.write_bytes(rec.recording([*records[:-1], awaited, records[-1]]))
+    found = helpers.report(file, "--steps")["verdict"]
+    assert (found["class"], found["cause"]) == (kind, cause), found
+
+
 FAR, OPENAT, READ_CALL = 2, 257, 0  # enum awaited_kind; numbers of calls
 
 
