@@ -213,3 +213,28 @@ def test_rare(tmp_path, stack, phase):
     track = helpers.report(file, "--steps")
     seconds = {row["name"]: row["total_s"] for row in track["all"]["phases"]}
     assert seconds[phase] == pytest.approx(STEPS / 10 * 0.03, abs=1e-6), seconds
+
+
+@pytest.mark.parametrize(
+    "symbol, who",
+    [
+        ("__pyx_pf_5texts_parse (texts.cpython-311-x86_64-linux-gnu.so)", "Cython"),
+        ("impl_texts$$$function__1_parse (texts.cpython-311-x86_64-linux-gnu.so)", "Nuitka"),
+        ("parse (texts.cpython-311-x86_64-linux-gnu.so)", None),
+        ("impl_parse (libparse.so)", None),
+    ],
+)
+def test_compiled(tmp_path, symbol, who):
+    """Code that was compiled from Python has no frames: the line that calls it is told as such."""
+
+    def of_step(index, start):
+        for i in range(3):
+            yield rec.sample(PID, PID, rec.CPU, start + i * 4 * MS + MS, 4 * MS, 210, FORWARD, native=950 if i else 0)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - 5 * MS, MS, 211, FORWARD)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+    file = tmp_path / "a.rec"
+    records = [*steps(of_step)]
+    file.write_bytes(rec.recording([*records[:-1], rec.name(950, symbol), records[-1]]))
+    evidence = "; ".join(helpers.report(file, "--steps")["verdict"]["evidence"])
+    assert ("code that %s compiled" % who in evidence) if who else ("compiled" not in evidence), evidence
