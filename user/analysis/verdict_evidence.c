@@ -21,7 +21,8 @@
 /* cause: CAUSE_NONE for time on the CPU. */
 bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int cause)
 {
-	if (rule->phase == phase && cause != CAUSE_PAUSED) /* a pause is no work of the phase that it hit */
+	/* A pause, or a wait for a CPU, is no work of the phase that it hit. */
+	if (rule->phase == phase && !sample_cause__is_anywhere(cause))
 		return true;
 	for (int i = 0; i < 3; i++)
 		if (cause != CAUSE_NONE && rule->causes[i] == (int)cause)
