@@ -335,7 +335,7 @@ CASES += [
     # its threads read ahead: the items are there, and the loop waits for the GIL that these threads hold
     Case("library_from_grain", Expect(frozenset({"lock-bound", "input-bound"})), tolerated=WORKED_ON | {"gil"}),
     # the lists of numbers that it makes let the collection of garbage begin
-    Case("library_from_arrow", fetched("from_arrow.<locals>.take_apart"), tolerated=frozenset({"gc"})),
+    Case("library_from_arrow", fetched("from_arrow.<locals>.take_apart", "take_apart.<locals>.<listcomp>.<listcomp>"), tolerated=frozenset({"gc"})),
     Case("library_from_zarr", fetched(no_advice=SET_WORKERS), tolerated=WORKED_ON),
     Case("library_stateful_loader", fetched("slow_row", no_advice=SET_WORKERS), tolerated=frozenset({"data_wait", "sleep"})),
     Case("library_inherited_loader", fetched("slow_row", no_advice=SET_WORKERS), tolerated=frozenset({"data_wait", "sleep"})),
