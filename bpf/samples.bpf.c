@@ -93,7 +93,7 @@ static __always_inline void sample__begin(struct rec_sample *rec, const struct p
 	rec->tid = tid;
 	rec->step = proc->steps.cnt;
 	rec->waker_pid = rec->waker_tid = 0;
-	rec->pad = 0;
+	rec->ran_pid = 0;
 	rec->file = 0;
 }
 
@@ -203,6 +203,7 @@ static __always_inline void wait__fill(struct wait *w, struct task_struct *task,
 	w->ran_ns = task->se.sum_exec_runtime;
 	w->waker_pid = w->waker_tid = 0;
 	w->stack = w->file = 0;
+	w->ran_pid = 0;
 	w->walked = 0;
 	w->one_in = 1;
 	w->place = wait__place(w, user);
@@ -262,6 +263,7 @@ static __always_inline void wait__fill_sample(struct rec_sample *rec, const stru
 	rec->cause = part->cause;
 	rec->waker_pid = w->waker_pid;
 	rec->waker_tid = w->waker_tid;
+	rec->ran_pid = part->cause == CAUSE_RUN_QUEUE ? w->ran_pid : 0;
 	rec->file = part->cause == CAUSE_RUN_QUEUE ? 0 : w->file;
 }
 
@@ -350,6 +352,14 @@ struct time_range {
 	u64 since, now;
 };
 
+/* The process of a task that has a CPU, as in struct rec_sample. */
+static __always_inline u32 task__ran_pid(struct task_struct *task)
+{
+	u32 pid = task_pid(task);
+
+	return pid || !LOAD_HERE(task->tgid) ? pid : REC_PID_HIDDEN;
+}
+
 /*
  * A thread was away from the CPU. Not a global function: before Linux 6.8 a global function cannot
  * take a task.
@@ -374,10 +384,10 @@ static __attribute__((noinline)) int wait__ended(const struct proc *proc, u32 pi
 }
 
 /*
- * A thread comes to the CPU (the current task is still the previous one), or the window of its
- * process ends. With VISIT_CUT the wait so far becomes a sample, and the wait goes on.
+ * A thread comes to the CPU (the current task is still the previous one, `before`), or the window of
+ * its process ends. With VISIT_CUT the wait so far becomes a sample, and the wait goes on.
  */
-static __always_inline void wait__end(struct task_struct *task, u32 visit, bool later)
+static __always_inline void wait__end(struct task_struct *task, struct task_struct *before, u32 visit, bool later)
 {
 	struct wait *w = bpf_task_storage_get(&waits, task, NULL, 0);
 	struct proc *proc;
@@ -402,6 +412,8 @@ static __always_inline void wait__end(struct task_struct *task, u32 visit, bool 
 		return;
 	later = later && stack__has_python(proc);
 	w->walks_later = later && !w->walked && !w->owed_cnt;
+	if (before)
+		w->ran_pid = task__ran_pid(before) ?: w->ran_pid;
 	wait__ended(proc, pid, task, w, &(struct time_range){since, now});
 	if (later && w->walks_later && w->owed_cnt)
 		walk_later__request(task);
@@ -451,6 +463,7 @@ static __always_inline void wait__begin(struct task_struct *task, struct task_st
 		w->stack = STACK_NOT_WALKED; /* it has run since */
 	wait__end_unseen(proc, pid, task, w, start);
 	wait__fill(w, task, proc, cause, state);
+	w->ran_pid = cause == CAUSE_RUN_QUEUE ? task__ran_pid(next) : 0;
 	w->one_in = wait__walked_one_in(w, proc, next, later);
 	scratch = wait__wants_stack(w, proc) ? scratch__acquire() : NULL;
 	if (scratch) {
@@ -497,7 +510,7 @@ static __always_inline void on_switch(bool preempt, struct task_struct *prev, st
 		waits__flush(prev);
 	else
 		wait__begin(prev, next, runs_on ? CAUSE_RUN_QUEUE : CAUSE_NONE, prev_state, later);
-	wait__end(next, VISIT_OPEN, later);
+	wait__end(next, prev, VISIT_OPEN, later);
 }
 
 /* User space loads one of these two programs. */
@@ -559,7 +572,7 @@ int sample_threads(struct bpf_iter__task *ctx)
 	if (thread_visit == VISIT_REST && (!proc || proc->window != WINDOW_RESTING))
 		return 0;
 	if (thread_visit != VISIT_OPEN) {
-		wait__end(task, thread_visit, false);
+		wait__end(task, NULL, thread_visit, false);
 		if (thread_visit != VISIT_CUT)
 			waits__flush(task);
 		return 0;

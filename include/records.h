@@ -15,11 +15,12 @@
 #endif
 
 /* Linux pids fit in these bits. In a merged recording the bits above tell the hosts apart. */
-#define REC_PID_BITS 22
-#define REC_PID(pid) ((pid) & ((1u << REC_PID_BITS) - 1)) /* the pid on its own host */
+#define REC_PID_BITS   22
+#define REC_PID(pid)   ((pid) & ((1u << REC_PID_BITS) - 1)) /* the pid on its own host */
+#define REC_PID_HIDDEN REC_PID(~0u) /* a process without a number in stepflame's pid namespace */
 
-#define REC_NAME_MAX 512 /* bytes of a name that a record holds */
-#define AGG_BUCKETS  40  /* log2 histogram: bucket i counts durations in [2^i, 2^(i+1)) ns, the last one all longer */
+#define REC_NAME_MAX   512 /* bytes of a name that a record holds */
+#define AGG_BUCKETS    40  /* log2 histogram: bucket i counts durations in [2^i, 2^(i+1)) ns, the last one all longer */
 
 enum rec_type {
 	REC_HOST = 1,  /* user: a machine and its recorder, before its records */
@@ -409,8 +410,8 @@ struct rec_sample {
 	__u8 cause;      /* enum wait_cause */
 	__u32 waker_pid; /* for a wait: the process in the job that ended it; 0: outside the job, or unknown */
 	__u32 waker_tid;
-	__u32 pad;
-	__u64 file; /* file_val.name of the file that a call or a page fault reads, writes or syncs; 0: none */
+	__u32 ran_pid; /* for CAUSE_RUN_QUEUE: the process that ran on its CPU last; 0: none, or unknown; REC_PID_HIDDEN */
+	__u64 file;    /* file_val.name of the file that a call or a page fault reads, writes or syncs; 0: none */
 };
 
 /* Context of samples. BPF emits forwards and evaluations of plain loops after their samples, whose paths lack them. */

@@ -9,6 +9,8 @@ enum awaited_kind {
 	AWAITED_OTHER, /* a lock, or not known */
 	AWAITED_QUEUE, /* a queue.SimpleQueue: what another thread hands over, not a lock that it holds */
 	AWAITED_FILES, /* names of files in a file system whose answers come from a server */
+	AWAITED_ACQUIRE, /* acquire() of a lock, in no `with`: a lock, or a signal that another thread gives by release() */
+	AWAITED__COUNT,
 };
 
 /* Where a thread waited in C or in the kernel: the innermost Python function of its stack, and on what. */

@@ -60,7 +60,12 @@ monai
 pytorch-tabnet
 sentence-transformers
 neuralforecast
-tyro tensorboard'
+tyro tensorboard
+torchdata
+grain
+pyarrow
+zarr
+cython setuptools'
 ZOO_GROUPS_OTHERS='transformers accelerate
 stable-baselines3
 torch-geometric'

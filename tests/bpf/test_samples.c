@@ -304,6 +304,47 @@ static void test_unseen_paths(void **state)
 	expect_counters(CNT__COUNT);
 }
 
+/* Who had the CPU: the last one that did, or the one that took it where another CPU was idle. */
+static void test_who_ran(void **state)
+{
+	struct task_struct third = {.tgid = 4711, .pid = 4711}, idle = {0};
+	const struct rec_sample *rec;
+
+	(void)state;
+	cpu.user = in_call(SYS_CLOCK_NANOSLEEP, 0, 0, 0);
+	preempt_by(&cpu.other);
+	wait_ns(THRESHOLD);
+	switch_to(&third, SLEEPS);
+	wait_ns(THRESHOLD);
+	back();
+	assert_int_equal(expect_wait(CAUSE_RUN_QUEUE, 2 * THRESHOLD, 1)->ran_pid, 4711);
+	preempt_by(&third);
+	wait_ns(THRESHOLD);
+	switch_to(&idle, SLEEPS);
+	wait_ns(1);
+	back();
+	assert_int_equal(expect_wait(CAUSE_RUN_QUEUE, THRESHOLD + 1, 1)->ran_pid, 4711);
+	/* one that it has waited for, and then for a CPU */
+	switch_to(&third, SLEEPS);
+	wait_ns(THRESHOLD);
+	sample_waking(&job.task);
+	switch_to(&job.thread, SLEEPS);
+	wait_ns(THRESHOLD);
+	back();
+	assert_int_equal(expect_wait(CAUSE_SLEEP, THRESHOLD, 1)->ran_pid, 0);
+	rec = expect_wait(CAUSE_RUN_QUEUE, THRESHOLD, 1);
+	assert_int_equal(rec->ran_pid, JOB_PID);
+	/* nobody: its CPU was idle */
+	switch_to(&idle, SLEEPS);
+	wait_ns(THRESHOLD);
+	sample_waking(&job.task);
+	wait_ns(THRESHOLD);
+	back();
+	expect_wait(CAUSE_SLEEP, THRESHOLD, 1);
+	assert_int_equal(expect_wait(CAUSE_RUN_QUEUE, THRESHOLD, 1)->ran_pid, 0);
+	expect_no_more();
+}
+
 /* Two threads in turn on one CPU. */
 static void test_threads(void **state)
 {
@@ -745,6 +786,7 @@ int main(void)
 		TEST(test_around_is_bounded),
 		TEST(test_wait),
 		TEST(test_preempted),
+		TEST(test_who_ran),
 		TEST(test_unseen),
 		TEST(test_unseen_paths),
 		TEST(test_threads),
@@ -765,6 +807,7 @@ int main(void)
 	const struct CMUnitTest later[] = {
 		TEST(test_wait),
 		TEST(test_preempted),
+		TEST(test_who_ran),
 		TEST(test_short_waits),
 		TEST(test_short_waits_by_place),
 		TEST(test_short_waits_unlike),

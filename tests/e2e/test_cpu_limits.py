@@ -77,7 +77,7 @@ def test_affinity(bench):
 def test_own_threads(bench):
     """Three times as many threads as the machine has CPUs."""
     why, advice = verdict_of(bench, JOB, "--threads", 3 * os.cpu_count(), "--work", 512)
-    assert "its own threads and processes have them" in why and "OMP_NUM_THREADS" in advice, (why, advice)
+    assert "its own threads and processes have them" in why and "its own threads ran" in why and "OMP_NUM_THREADS" in advice, (why, advice)
 
 
 @helpers.needs_bpf
@@ -85,4 +85,15 @@ def test_others(bench):
     """A program for each CPU and one more take turns with it."""
     burn = ["sh", "-c", "while :; do :; done"]
     why, advice = verdict_of(bench, JOB, beside=[burn] * (os.cpu_count() + 1))
-    assert "others have them" in why and "see what else runs" in advice, (why, advice)
+    assert "others have them" in why and "other programs" in why and "see what else runs" in advice, (why, advice)
+
+
+@helpers.needs_bpf
+def test_others_on_its_cpu(bench):
+    """The job may run on one CPU, which four other programs want, too: it is not its own threads that it waits for."""
+    burn = ["sh", "-c", "while :; do :; done"]
+    cpus = sorted(os.sched_getaffinity(0))
+    command = ["taskset", "-c", str(cpus[0]), *JOB]
+    beside = [["taskset", "-c", str(cpus[0]), *burn] for _ in range(4)]
+    why, advice = verdict_of(bench, command, "--threads", 2, "--work", 512, beside=beside)
+    assert "other programs" in why and "see what else runs" in advice, (why, advice)

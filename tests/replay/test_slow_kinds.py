@@ -16,8 +16,8 @@ def track(tmp_path, records):
     return helpers.report(file, "--steps"), helpers.report_text(file)
 
 
-def iterations(count, skipped, longer=1.0):
-    """Steps of 4 ms forward, 5 backward, 1 optimizer; every 19th is of two iterations, or of a batch `longer` times as long."""
+def iterations(count, skipped, longer=1.0, other=0):
+    """Steps of 4 ms forward, 5 backward, 1 optimizer; every 19th is of two iterations, or of a batch `longer` times as long. other: in no phase, of each."""
     yield from preamble()
     yield rec.name(OPTIMIZER, UPDATE)
     yield rec.boundary(PID, PID, 0, START, rule=3)
@@ -25,7 +25,7 @@ def iterations(count, skipped, longer=1.0):
     for index in range(1, count + 1):
         odd = index % 19 == 0
         times = 2 if odd and skipped else longer if odd else 1
-        phases = [0, 0, round(4 * MS * times), round(5 * MS * times), MS]
+        phases = [other, 0, round(4 * MS * times), round(5 * MS * times), MS]
         backwards += 2 if odd and skipped else 1
         at += sum(phases)
         yield rec.sample(PID, PID, rec.CPU, at - 2 * MS, 3 * MS, 212, BACKWARD)
@@ -34,9 +34,10 @@ def iterations(count, skipped, longer=1.0):
     yield rec.agg(PID, rec.LABEL, OPTIMIZER, count, MS * count, first_ns=START)
 
 
-def test_skipped_updates(tmp_path):
-    """Two iterations in one step are no slow step that needs a cause."""
-    found, text = track(tmp_path, iterations(190, True))
+@pytest.mark.parametrize("other", [0, MS])
+def test_skipped_updates(tmp_path, other):
+    """Two iterations in one step are no slow step that needs a cause, whatever a scaler does beside the update."""
+    found, text = track(tmp_path, iterations(190, True, other=other))
     (group,) = found["causes"]
     assert (group["cause"], group["count"], group["where"]) == ("skipped_update", 10, [])
     assert group["rhythm"] == {"shortest": 19, "longest": 19, "matched": 10}

@@ -93,6 +93,31 @@ def test_queue_in_c(tmp_path, seen, kind, cause):
     assert (found["class"], found["cause"]) == (kind, cause), found
 
 
+ACQUIRE = 3  # enum awaited_kind
+SIGNALS = ((THREAD, READING, "sleep", 12 * MS, (0, 0)), (THREAD, BARE, "lock", MS // 20, (PID, PID)))  # what the other one waits for in a step
+
+
+@pytest.mark.parametrize(
+    "seen, others, kind, cause",
+    [
+        ([(LOAD, 0, ACQUIRE)], SIGNALS, "unclear", "sleep"),
+        ([(LOAD, 0, ACQUIRE)], SIGNALS[:1], "lock-bound", "lock"),  # the other one does not wait for the loop: it holds a lock
+        ([(LOAD, 0, ACQUIRE), (LOAD, 0, OTHER)], SIGNALS, "lock-bound", "lock"),  # both take it
+        ([], SIGNALS, "lock-bound", "lock"),
+        ([(LOAD, 4, ACQUIRE)], SIGNALS, "lock-bound", "lock"),
+    ],
+)
+def test_signal(tmp_path, seen, others, kind, cause):
+    """A lock whose acquire() is called is a signal where the thread that releases it waits for one in turn."""
+    of_step = waits(LOCK, THREAD, *others)
+    file = tmp_path / "a.rec"
+    awaited = b"".join(rec.record("AWAITED", pid=PID, code=code, offset=offset, on=on) for code, offset, on in seen)
+    records = [*steps(of_step)]
+    file.write_bytes(rec.recording([*records[:-1], awaited, records[-1]]))
+    found = helpers.report(file, "--steps")["verdict"]
+    assert (found["class"], found["cause"]) == (kind, cause), found
+
+
 FAR, OPENAT, READ_CALL = 2, 257, 0  # enum awaited_kind; numbers of calls
 
 
@@ -188,3 +213,28 @@ def test_rare(tmp_path, stack, phase):
     track = helpers.report(file, "--steps")
     seconds = {row["name"]: row["total_s"] for row in track["all"]["phases"]}
     assert seconds[phase] == pytest.approx(STEPS / 10 * 0.03, abs=1e-6), seconds
+
+
+@pytest.mark.parametrize(
+    "symbol, who",
+    [
+        ("__pyx_pf_5texts_parse (texts.cpython-311-x86_64-linux-gnu.so)", "Cython"),
+        ("impl_texts$$$function__1_parse (texts.cpython-311-x86_64-linux-gnu.so)", "Nuitka"),
+        ("parse (texts.cpython-311-x86_64-linux-gnu.so)", None),
+        ("impl_parse (libparse.so)", None),
+    ],
+)
+def test_compiled(tmp_path, symbol, who):
+    """Code that was compiled from Python has no frames: the line that calls it is told as such."""
+
+    def of_step(index, start):
+        for i in range(3):
+            yield rec.sample(PID, PID, rec.CPU, start + i * 4 * MS + MS, 4 * MS, 210, FORWARD, native=950 if i else 0)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - 5 * MS, MS, 211, FORWARD)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+    file = tmp_path / "a.rec"
+    records = [*steps(of_step)]
+    file.write_bytes(rec.recording([*records[:-1], rec.name(950, symbol), records[-1]]))
+    evidence = "; ".join(helpers.report(file, "--steps")["verdict"]["evidence"])
+    assert ("code that %s compiled" % who in evidence) if who else ("compiled" not in evidence), evidence

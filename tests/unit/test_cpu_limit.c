@@ -52,11 +52,11 @@ static enum cpu_holder holder_of(uint32_t cpus, uint32_t allowed, uint64_t milli
 						  .user_ns = i * S};
 		assert_int_equal(add_copy(job, &rec), 0);
 	}
-	cpu_limit__find(job, PID, 0.5, &limit);
+	cpu_limit__find(job, PID, 0, 0.5, &limit);
 	assert_true(limit.used > (busy ? 1.19 : 0.19) && limit.used < (busy ? 1.21 : 0.21));
-	cpu_limit__find(job, PID + (1u << REC_PID_BITS), 0.5, &limit); /* of another machine */
+	cpu_limit__find(job, PID + (1u << REC_PID_BITS), 0, 0.5, &limit); /* of another machine */
 	assert_int_equal(limit.holder, CPU_HELD_UNKNOWN);
-	cpu_limit__find(job, PID, 0.5, &limit);
+	cpu_limit__find(job, PID, 0, 0.5, &limit);
 	job__free(job);
 	return limit.holder;
 }
@@ -90,7 +90,7 @@ static void cpus_of_short_processes_are_not_added_up(void **state)
 						  .user_ns = i % 2 * S};
 		assert_int_equal(add_copy(job, &rec), 0);
 	}
-	cpu_limit__find(job, PID, 0.5, &limit);
+	cpu_limit__find(job, PID, 0, 0.5, &limit);
 	assert_int_equal(limit.holder, CPU_HELD_OTHERS);
 	assert_true(limit.used > 0.2 + 14.9 / 19 && limit.used < 0.2 + 15.1 / 19);
 	job__free(job);
@@ -126,12 +126,30 @@ static void add_throttle(struct job *job, uint32_t above, uint64_t time_ns, uint
 	assert_int_equal(add_copy(job, &rec), 0);
 }
 
+/* The first thread of PID waited for a CPU, and that process had it. */
+static void add_ran(struct job *job, uint32_t ran_pid, uint64_t ns)
+{
+	static uint64_t time_ns = S;
+	const struct rec_sample rec = {.hdr = {.type = REC_SAMPLE, .size = sizeof(rec)},
+				       .time_ns = time_ns += S / 100,
+				       .weight_ns = ns,
+				       .pid = PID,
+				       .tid = PID,
+				       .waits = 1,
+				       .syscall = -1,
+				       .kind = SAMPLE_WAIT,
+				       .cause = CAUSE_RUN_QUEUE,
+				       .ran_pid = ran_pid};
+
+	assert_int_equal(add_copy(job, &rec), 0);
+}
+
 static const char *text_of(struct job *job, double waits, enum cpu_holder holder)
 {
 	static char text[2 * CPU_LIMIT_TEXT];
 	struct cpu_limit limit;
 
-	cpu_limit__find(job, PID, waits, &limit);
+	assert_int_equal(cpu_limit__find(job, PID, 0, waits, &limit), 0);
 	assert_int_equal(limit.holder, holder);
 	cpu_limit__text(&limit, text);
 	job__free(job);
@@ -163,6 +181,95 @@ static void the_kernel_says_whether_it_was_the_quota(void **state)
 	job = job_with_quota(200); /* as of a recording of an earlier version */
 	assert_string_equal(text_of(job, 0.5, CPU_HELD_QUOTA),
 			    "its cgroup is limited to 0.2 CPUs, and the job uses 0.2");
+}
+
+enum { RANK = 20, ITS_WORKER, WORKER, STRANGER };
+
+/* A rank of the same job, workers of both, and a job beside it. */
+static struct job *job_with_neighbours(uint32_t cpus)
+{
+	const struct rec_machine machine = {
+		.hdr = {.type = REC_MACHINE, .size = sizeof(machine)}, .time_ns = S, .pid = PID, .processors = cpus};
+	struct rec_target worker = {
+		.hdr = {.type = REC_TARGET, .size = sizeof(worker)}, .role = ROLE_WORKER, .rank = -1};
+	struct job *job = job_of_samples(20);
+
+	add_target(job, PID, ROLE_MAIN, 0);
+	add_target(job, RANK, ROLE_MAIN, 1);
+	add_target(job, STRANGER, ROLE_MAIN, -1);
+	worker.pid = WORKER, worker.parent_pid = PID;
+	assert_int_equal(add_copy(job, &worker), 0);
+	worker.pid = ITS_WORKER, worker.parent_pid = RANK;
+	assert_int_equal(add_copy(job, &worker), 0);
+	assert_int_equal(add_copy(job, &machine), 0);
+	return job;
+}
+
+static const char *ran_text(struct job *job, enum cpu_holder holder, enum cpu_ran_who most)
+{
+	static char text[2 * CPU_LIMIT_TEXT];
+	struct cpu_limit limit;
+
+	assert_non_null(job__samples(job));
+	assert_int_equal(cpu_limit__find(job, PID, 1, 0.5, &limit), 0);
+	assert_int_equal(limit.holder, holder);
+	assert_int_equal(cpu_ran__most_of_own(&limit.ran), most);
+	cpu_limit__text(&limit, text);
+	job__free(job);
+	return text;
+}
+
+/* Whatever the job and the machine use: who ran is known. */
+static void who_ran_has_the_cpus(void **state)
+{
+	struct job *job = job_with_neighbours(1);
+
+	add_ran(job, STRANGER, 60);
+	add_ran(job, 4711, 20);
+	add_ran(job, PID, 20);
+	assert_string_equal(
+		ran_text(job, CPU_HELD_OTHERS, CPU_RAN_THREADS),
+		"others have them: this job uses 0.2 CPUs of the 1 that it may use; other programs (process 23 "
+		"most) ran 80 % of that time, its own threads 20 %");
+	job = job_with_neighbours(8);
+	add_ran(job, PID, 50);
+	add_ran(job, WORKER, 30);
+	add_ran(job, ITS_WORKER, 10);
+	add_ran(job, RANK, 10);
+	add_ran(job, 0, 100);
+	assert_string_equal(
+		ran_text(job, CPU_HELD_ITSELF, CPU_RAN_THREADS),
+		"its own threads and processes have them: they use 0.2 of the machine's 8 CPUs; its own threads "
+		"ran 50 % of that time, its child processes 30 %, other ranks 20 %");
+	job = job_with_neighbours(8);
+	add_ran(job, RANK, 60);
+	add_ran(job, REC_PID_HIDDEN, 40);
+	assert_string_equal(
+		ran_text(job, CPU_HELD_ITSELF, CPU_RAN_RANKS),
+		"its own threads and processes have them: they use 0.2 of the machine's 8 CPUs; other ranks ran "
+		"60 % of that time, other programs 40 %");
+	job = job_with_neighbours(8); /* of more than half of the time it is not known */
+	add_ran(job, PID, 49);
+	add_ran(job, 0, 51);
+	assert_string_equal(ran_text(job, CPU_HELD_OTHERS, CPU_RAN_THREADS),
+			    "others have them: this job uses 0.2 CPUs of the 8 that it may use");
+}
+
+/* Two jobs whose ranks have the same numbers, or meet elsewhere, are two. */
+static void ranks_of_another_job_are_others(void **state)
+{
+	struct rec_job rec = {.hdr = {.type = REC_JOB, .size = sizeof(rec)}, .pid = PID, .meets = "127.0.0.1 29500"};
+	struct job *job = job_with_neighbours(8);
+
+	assert_int_equal(add_copy(job, &rec), 0);
+	rec.pid = RANK;
+	rec.meets[strlen(rec.meets) - 1] = '1';
+	assert_int_equal(add_copy(job, &rec), 0);
+	add_ran(job, RANK, 60);
+	assert_string_equal(
+		ran_text(job, CPU_HELD_OTHERS, CPU_RAN_THREADS),
+		"others have them: this job uses 0.2 CPUs of the 8 that it may use; other programs (process 20 "
+		"most) ran 100 % of that time");
 }
 
 static void of_several_quotas_the_one_that_held_it_up(void **state)
@@ -223,6 +330,8 @@ int main(void)
 		cmocka_unit_test(cpus_have_a_holder),
 		cmocka_unit_test(cpus_of_short_processes_are_not_added_up),
 		cmocka_unit_test(the_kernel_says_whether_it_was_the_quota),
+		cmocka_unit_test(who_ran_has_the_cpus),
+		cmocka_unit_test(ranks_of_another_job_are_others),
 		cmocka_unit_test(of_several_quotas_the_one_that_held_it_up),
 		cmocka_unit_test(counts_may_lie),
 		cmocka_unit_test(a_short_look_says_nothing),

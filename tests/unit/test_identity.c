@@ -176,6 +176,7 @@ static void test_programs(void **state)
 	} cases[] = {
 		{"main", "train.py", PROGRAM_SCRIPT},
 		{"_worker_loop", "/lib/torch/utils/data/_utils/worker.py", PROGRAM_WORKER},
+		{"_worker_loop", "/lib/torchdata/stateful_dataloader/worker.py", PROGRAM_WORKER},
 		{"_worker_loop", "worker.py", PROGRAM_SCRIPT},
 		{"other", "/lib/torch/utils/data/_utils/worker.py", PROGRAM_SCRIPT},
 		{"_wrap", "/lib/torch/multiprocessing/spawn.py", PROGRAM_RANK},

@@ -50,15 +50,15 @@ static const char script[] =
 	"def queue_beside_locals():\n"
 	"    a, b, c = lock, lock.acquire, empty\n"
 	"    c.get()\n"
-	"def other_acquire():\n"
+	"def acquire_plain():\n"
 	"    lock.acquire()\n"
 	"def other_with():\n"
 	"    with lock:\n"
 	"        pass\n"
-	"def other_bound():\n"
+	"def acquire_bound():\n"
 	"    acquire = lock.acquire\n"
 	"    acquire()\n"
-	"def other_behind_a_deep_get():\n"
+	"def acquire_behind_a_deep_get():\n"
 	"    full.put(1)\n"
 	"    take(1, 2, 3, 4, full.get())\n"
 	"    lock.acquire()\n"
@@ -67,7 +67,7 @@ static const char script[] =
 	"    take(1, 2, 3, 4, full.get(timeout=10))\n"
 	"    with lock:\n"
 	"        pass\n"
-	"def other_behind_a_get():\n"
+	"def acquire_behind_a_get():\n"
 	"    full.put(1)\n"
 	"    full.get()\n"
 	"    lock.acquire()\n"
@@ -85,17 +85,18 @@ static const char script[] =
 	"def queue_in_with_file():\n"
 	"    with open('/dev/null') as file:\n"
 	"        empty.get()\n"
-	"def other_while_iterating():\n"
+	"def acquire_while_iterating():\n"
 	"    full.put(1)\n"
 	"    for item in iter(full.get, None):\n"
 	"        lock.acquire()\n"
 	"def other_in_with():\n"
 	"    with free:\n"
 	"        lock.acquire(True, -1)\n"
-	"def other_beside_locals():\n"
+	"def acquire_beside_locals():\n"
 	"    a, b, c = empty, empty.get, full\n"
 	"    lock.acquire()\n"
-	"threads = [(name, f) for name, f in list(globals().items()) if name.startswith(('queue_', 'other_'))]\n"
+	"threads = [(name, f) for name, f in list(globals().items()) if name.startswith(('queue_', 'other_', "
+	"'acquire_'))]\n"
 	"told = []\n"
 	"def run(name, f):\n"
 	"    os.write(1, b'%d %s %d\\n' % (_thread.get_native_id(), name.encode(), f.__code__.co_firstlineno))\n"
@@ -155,6 +156,13 @@ static double look_us(pid_t pid, pid_t tid, const struct python *python)
 	return begin / 1e3 / LOOKS;
 }
 
+static enum awaited_kind kind_of(const char *function)
+{
+	return !strncmp(function, "queue_", 6)     ? AWAITED_QUEUE
+	       : !strncmp(function, "acquire_", 8) ? AWAITED_ACQUIRE
+						   : AWAITED_OTHER;
+}
+
 static void test_awaited(void **state)
 {
 	struct process process;
@@ -163,6 +171,7 @@ static void test_awaited(void **state)
 	char names[64][64];
 	uint32_t lines[64];
 	size_t cnt = 0;
+	uint64_t lock = 0;
 	FILE *from;
 
 	pid = start_printing((const char *const[]){*state, "-c", script, NULL}, &from);
@@ -185,8 +194,15 @@ static void test_awaited(void **state)
 		} while (strcmp(name, names[i]));
 		assert_string_equal(file, "<string>");
 		assert_int_equal(first_line, lines[i]);
-		if ((awaited.on == AWAITED_QUEUE) != !strncmp(name, "queue_", 6))
+		if (awaited.on != kind_of(name))
 			fail_msg("%s: %d", name, awaited.on);
+		/* they all wait for one lock */
+		if (awaited.on == AWAITED_ACQUIRE) {
+			lock = lock ?: awaited.lock;
+			assert_true(lock && awaited.lock == lock);
+		} else {
+			assert_int_equal(awaited.lock, 0);
+		}
 		free(file);
 		free(name);
 	}

@@ -37,6 +37,11 @@ class Expect:
     told: str = None  # words that its evidence has to have
     says: str = None  # words that the verdict has to have,
     never: str = None  # and words that it must not have
+    advice: str = None  # words that the advice has to have,
+    no_advice: str = None  # and words that it must not have
+    prints: str = None  # words that the report has to have somewhere,
+    prints_no: str = None  # and words that it must not have
+    labels: str = None  # the begin of the names of labels, whose calls the program counts, too
 
 
 @dataclass(frozen=True)
@@ -148,9 +153,40 @@ KINDS = (
     "filled_by_thread asked_ahead decoded_by_processes generated at_hand in_bursts under_lock scored_by_thread short_epochs "
     "short_epochs_persistent slow_player equal_players skipped_updates in_bursts_of_work filled_in_c "
     "answered_in_c lock_beside_queue "
-    "accumulated_by_hand accumulated_and_compiled updated_by_hand opens_far opens_near lists_far"
+    "accumulated_by_hand accumulated_and_compiled updated_by_hand opens_far opens_near lists_far "
+    "signalled_by_lock signalled_twice held_while_read in_threes scaled short_epochs_set_up"
 )
-PROGRAMS.update({"loop_" + kind: Program(("kinds.py", kind), about="torch alone, %s" % kind.replace("_", " ")) for kind in KINDS.split()})
+MACHINE = (
+    "rewrites_file replaces_file reads_back awaits_aio awaits_ring many_threads beside_threads beside_children copies_lists copies_texts "
+    "shares_array few_by_worker few_in_itself work_and_sleep work_and_collect labels_of_tasks labels_of_generators"
+)
+LIBRARIES = {
+    "stateful_loader": "torchdata",
+    "inherited_loader": None,
+    "plain_loader": None,
+    "from_grain": "grain",
+    "from_arrow": "pyarrow",
+    "from_zarr": "zarr",
+    "slow_environment": "gymnasium",
+    "quick_environments": "gymnasium",
+    "epochs_of_lightning": "lightning",
+}
+PACKAGED = {"editable": None, "wheel": None, "target": None, "zipped": None, "cython": "Cython", "cython_loop": "Cython"}
+
+
+def kinds_of(begin, script, kinds, needs=None):
+    needs = needs or {}
+    return {
+        begin + kind: Program((script, kind), (needs[kind],) if needs.get(kind) else (), about="torch, %s" % kind.replace("_", " "))
+        for kind in kinds
+    }
+
+
+PROGRAMS.update(kinds_of("loop_", "kinds.py", KINDS.split()))
+PROGRAMS.update(kinds_of("machine_", "machine.py", MACHINE.split()))
+PROGRAMS.update(kinds_of("library_", "libraries.py", LIBRARIES, LIBRARIES))
+PROGRAMS.update(kinds_of("packaged_", "packaged.py", PACKAGED, PACKAGED))
+PROGRAMS["ddp_crowded"] = Program(("ranks.py", "--threads"), ranks=2, about="DDP over gloo, two ranks with as many threads each as there are CPUs")
 
 # Trainer.evaluate's loop, and what calls it
 TRAINER_EVALUATES = "Trainer.evaluate Trainer.evaluation_loop Trainer.prediction_step Trainer._evaluate Trainer._maybe_log_save_evaluate"
@@ -256,4 +292,89 @@ CASES = [
     Case("loop_equal_players", Expect(frozenset({"thread-bound", "input-bound"}), place=frozenset({"parse", "simulate"}))),
     Case("loop_skipped_updates", Expect(COMPUTES, slow("skipped_update", None, 8))),
     Case("reinforce", Expect(COMPUTES | {"extra-work"}, slow("extra_work python op native", "select_action", None, optional=True))),
+]
+
+SAVES = "checkpoint fsync disk_write extra_work disk_read"
+SET_WORKERS = "set num_workers"
+PAUSED = "find out who pauses it"
+WORKED_ON = frozenset({"run_queue", "sleep", "data_wait", "thread_wait", "lock", "op", "python"})
+
+
+def saved(function):
+    """Every 10th step writes to a disk: how much of the time that takes, is the disk's."""
+    return Expect(frozenset({"checkpoint", "extra-work"}), slow(SAVES, function, 10), no_advice="num_workers")
+
+
+def crowded(who):
+    return Expect(frozenset({"CPU-starved"}), says=who, advice="fewer")
+
+
+def fetched(*places, **more):
+    return Expect(frozenset({"input-bound"}), place=frozenset(places) or None, **more)
+
+
+# By what a wait means: README.md has them in a table.
+CASES += [
+    Case("machine_rewrites_file", saved("rewrite_weights")),
+    Case("machine_replaces_file", saved("replace_weights")),
+    Case("machine_reads_back", saved("save_and_check")),
+    Case("manual", Expect(frozenset({"unclear"}), slow("pauses"), advice=PAUSED, never="page"), "stop"),
+    Case("loop_generated", Expect(frozenset({"input-bound"}), slow("pauses"), place=frozenset({"parse"})), "freeze"),
+    Case("machine_many_threads", crowded("its own threads ran"), tolerated=WORKED_ON),
+    Case("machine_beside_threads", crowded("its own threads ran"), tolerated=WORKED_ON),
+    Case("machine_beside_children", crowded("its child processes ran"), tolerated=WORKED_ON),
+    Case("loop_at_hand", Expect(frozenset({"CPU-starved"}), says="other programs", advice="see what else runs", no_advice="fewer"), "hog"),
+    # of two ranks that take each other's CPUs, nobody holds the other one up
+    Case("ddp_crowded", Expect(RANKS | {"CPU-starved"}), tolerated=WAITS | WORKED_ON),
+    # the disk takes longer at times
+    Case("machine_awaits_aio", fetched("DirectReads.read_block", no_advice=SET_WORKERS), tolerated=frozenset({"poll"})),
+    Case("machine_awaits_ring", fetched("Ring.read_ring", never="disk", no_advice=SET_WORKERS)),
+    Case("loop_signalled_by_lock", fetched("Archive.fetch_item")),
+    Case("loop_signalled_twice", outside("signalled_twice.<locals>.rank_answers", "thread-bound"), tolerated=frozenset({"thread_wait"})),
+    Case("loop_held_while_read", outside("held_while_read.<locals>.look_up", "lock-bound"), tolerated=frozenset({"lock"})),
+    # its threads read ahead: the items are there, and the loop waits for the GIL that these threads hold
+    Case("library_from_grain", Expect(frozenset({"lock-bound", "input-bound"})), tolerated=WORKED_ON | {"gil"}),
+    # the lists of numbers that it makes let the collection of garbage begin
+    Case("library_from_arrow", fetched("from_arrow.<locals>.take_apart", "take_apart.<locals>.<listcomp>.<listcomp>"), tolerated=frozenset({"gc"})),
+    Case("library_from_zarr", fetched(no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case("library_stateful_loader", fetched("slow_row", no_advice=SET_WORKERS), tolerated=frozenset({"data_wait", "sleep"})),
+    Case("library_inherited_loader", fetched("slow_row", no_advice=SET_WORKERS), tolerated=frozenset({"data_wait", "sleep"})),
+    Case("library_plain_loader", fetched("slow_row", advice=SET_WORKERS)),
+    Case("loop_in_threes", fetched(), tolerated=WORKED_ON),
+    Case("loop_scaled", Expect(COMPUTES, slow("skipped_update", None, 6))),
+    Case(
+        "loop_short_epochs_set_up",
+        Expect(
+            frozenset({"input-bound"}),
+            Slow(frozenset({"extra_work", "data_wait", "child_wait", "poll"}), optional=True),
+            advice="persistent_workers=True",
+        ),
+    ),
+    Case(
+        "library_epochs_of_lightning",
+        Expect(
+            frozenset({"input-bound"}),
+            Slow(frozenset({"extra_work", "data_wait", "child_wait", "poll"}), optional=True),
+            advice="persistent_workers=True",
+        ),
+    ),
+    Case("machine_copies_lists", fetched(prints="workers copy pages"), tolerated=WORKED_ON),
+    Case("machine_copies_texts", fetched(prints="workers copy pages"), tolerated=WORKED_ON),
+    Case("machine_shares_array", fetched(prints_no="copy pages"), tolerated=WORKED_ON),
+    Case("machine_few_by_worker", Expect(frozenset({"input-bound", "unclear"}), says="")),
+    Case("machine_few_in_itself", Expect(frozenset({"input-bound", "unclear"}), says="")),
+    Case("machine_work_and_sleep", fetched("parse")),
+    Case("machine_work_and_collect", fetched("parse"), tolerated=frozenset({"gc"})),
+    Case("packaged_editable", fetched("tokenize_text")),
+    Case("packaged_wheel", fetched("tokenize_text")),
+    Case("packaged_zipped", fetched("tokenize_text")),
+    # somebody else's: the line that asks it
+    Case("packaged_target", fetched("main")),
+    Case("packaged_cython", fetched("main", "tokenize_text", prints="code that Cython compiled")),
+    # the loop has no frames, so that nothing is in front of its model
+    Case("packaged_cython_loop", Expect(PYTHON | {"input-bound"}, told="tokenize_text")),
+    Case("machine_labels_of_tasks", Expect(COMPUTES | {"input-bound", "extra-work"}, labels="score "), tolerated=WORKED_ON),
+    Case("machine_labels_of_generators", Expect(COMPUTES | {"input-bound", "extra-work"}, labels="stream "), tolerated=WORKED_ON),
+    Case("library_slow_environment", Expect(frozenset({"thread-bound", "input-bound"}), place=frozenset({"parse", "of_gymnasium.<locals>.Track.step"}))),
+    Case("library_quick_environments", Expect(COMPUTES), tolerated=WORKED_ON),
 ]

@@ -11,7 +11,7 @@ from cases import VAGUE_CAUSES, VAGUE_CLASSES
 RIGHT, ABSTAINED, WRONG = "right", "abstained", "wrong"
 COUNT_SHARE, COUNT_LEAST = 0.02, 2  # steps that may be missing or too many: both ends of the window
 MEDIAN_SHARE, MEDIAN_SECONDS = 0.05, 0.0003
-ALIGNED_STEPS, ALIGNED_SECONDS = 100, 1
+ALIGNED_STEPS, ALIGNED_SECONDS = 100, 8  # the harness, too, may wait for a CPU before it sees that a recording has begun
 GROUP_SHARE = 0.05  # of the time of all steps: slow steps that lost less are no statement
 QUOTA_SHARE = 0.05  # of the periods of a quota, that may be used up or not where the kernel has it otherwise: both ends of the window
 STARVED_SHARE = 0.05  # of the window, for which the program was ready to run and did not: other load is to blame, too
@@ -23,6 +23,7 @@ class Truth:
     begin: float  # of the recording's window, by the same clock
     delayed_share: float  # of the window, for which the thread that trains waited for a CPU, by /proc
     quota: list = None  # periods of its quota of CPU time, and in how many that was used up, by the kernel
+    labels: list = None  # when labels ended, by the program's clock
 
     def of(self, found):
         """Durations of the steps that ended while the report's steps lasted, and for how long these did."""
@@ -47,6 +48,14 @@ class Truth:
             middle = statistics.median(apart)
             best = min(best, (sum(abs(a - middle) for a in apart), middle))
         return best[1]
+
+
+@dataclass
+class Texts:
+    """What else is judged: the report as it is printed, and the calls of actions and labels by name."""
+
+    steps: str
+    calls: dict
 
 
 def told_ends(found):
@@ -159,7 +168,34 @@ def judge_quota(found, truth):
     return [(RIGHT if right else WRONG, "%d of %d periods, in truth %d of %d" % (told["throttled_periods"], told["periods"], *truth.quota[::-1]))]
 
 
-def judge(found, case, truth):
+def judge_more(found, expect, texts):
+    """Advice, and what stands anywhere in the report. A share of more than all is wrong, whatever it is of."""
+    advice = "; ".join(found["verdict"]["next"])
+    said = "; ".join([found["verdict"]["why"], *found["verdict"]["evidence"], advice])
+    out = [(WRONG, "a share of %s %%" % share) for share in re.findall(r"(\d+(?:\.\d+)?) %", said) if float(share) > 100]
+    printed = " ".join(texts.steps.split())
+    if expect.advice and expect.advice not in advice:
+        out.append((ABSTAINED, 'no advice "%s" but "%s"' % (expect.advice, advice)))
+    if expect.no_advice and expect.no_advice in advice:
+        out.append((WRONG, 'it advises "%s"' % advice))
+    if expect.prints and expect.prints not in printed:
+        out.append((ABSTAINED, 'it does not print "%s"' % expect.prints))
+    return out + ([(WRONG, 'it prints "%s"' % expect.prints_no)] if expect.prints_no and expect.prints_no in printed else [])
+
+
+def judge_labels(found, expect, truth, texts):
+    """Labels ended while the recording lasted: those of the first and the last step may be missing."""
+    if not expect.labels:
+        return []
+    told = sum(calls for name, calls in texts.calls.items() if name.startswith(expect.labels))
+    _, seconds = truth.of(found)
+    begin = told_ends(found)[0] + truth.offset(found)
+    own = bisect.bisect_right(truth.labels, begin + seconds) - bisect.bisect_left(truth.labels, begin)
+    right = told and abs(told - own) <= max(COUNT_LEAST, COUNT_SHARE * own)
+    return [(RIGHT if right else WRONG, "%d calls of labels, in truth %d" % (told, own))]
+
+
+def judge(found, case, truth, texts):
     """(right, wrong or abstained; why)"""
     starved = truth.delayed_share >= STARVED_SHARE
     tolerated = case.tolerated | ({"run_queue"} if starved and "CPU-starved" not in case.expect.classes else frozenset())
@@ -170,6 +206,7 @@ def judge(found, case, truth):
         all_of_it += judge_class(found, case.expect, starved) + judge_slow(found, case.expect, tolerated, case.python)
         all_of_it += judge_straggler(found, case.expect) + judge_place(found, case.expect, case.python)
         all_of_it += judge_words(found, case.expect) + judge_quota(found, truth)
+        all_of_it += judge_more(found, case.expect, texts) + judge_labels(found, case.expect, truth, texts)
     for verdict in (WRONG, ABSTAINED):
         why = [text for which, text in all_of_it if which == verdict]
         if why:

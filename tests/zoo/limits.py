@@ -30,13 +30,13 @@ class Limit:
     def __init__(self, controller):
         old = ROOT / ("blkio" if controller == "io" else controller)
         self.is_old = old.is_dir()
-        parent = old if self.is_old else ROOT
-        if not self.is_old and controller not in (ROOT / "cgroup.controllers").read_text().split():
+        # the freezer of version 2 is no controller
+        if not self.is_old and controller != "freezer" and controller not in (ROOT / "cgroup.controllers").read_text().split():
             raise Unavailable("no cgroup controller %s" % controller)
         try:
-            if not self.is_old:
+            if not self.is_old and controller != "freezer":
                 (ROOT / "cgroup.subtree_control").write_text("+" + controller)
-            self.folder = Path(tempfile.mkdtemp(prefix="zoo-", dir=parent))
+            self.folder = Path(tempfile.mkdtemp(prefix="zoo-", dir=old if self.is_old else ROOT))
         except OSError as error:
             raise Unavailable("no cgroup can be made: %s" % error) from error
 

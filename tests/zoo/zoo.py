@@ -22,6 +22,7 @@ from pathlib import Path
 import cases
 import judge
 import limits
+import pauses
 import sources
 
 HERE = Path(__file__).resolve().parent
@@ -116,7 +117,7 @@ class Run:
         self.folder = folder
         self.program = cases.PROGRAMS[case.program]
         self.truth = folder / "truth"
-        self.hog = None
+        self.hog = self.pauses = None
         cpus = sorted(os.sched_getaffinity(0))
         words = [python, *self.command(checkouts)]
         if case.fault == "hog":
@@ -155,6 +156,9 @@ class Run:
             raise Skip(str(why)) from why
         if self.case.fault == "hog":
             self.start_hog()
+        self.pauses = pauses.of(self.case.fault, self.process.pid, self.limit)
+        if self.pauses:
+            self.pauses.start()
 
     def start_hog(self):
         cpu = max(os.sched_getaffinity(0))
@@ -192,6 +196,8 @@ class Run:
         raise Failed("it did not train within %d s: %s" % (READY_SECONDS, self.said()))
 
     def end(self):
+        if self.pauses:
+            self.pauses.end()
         end_group(self.process)
         if self.hog:
             end_group(self.hog)
@@ -210,7 +216,7 @@ def record(run, seconds, file):
     pid, _ = run.trainer()
     with tempfile.TemporaryFile() as err:
         command = [STEPFLAME, "record", "-p", run.process.pid, "-d", "%gs" % seconds, "-o", file]
-        process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
+        process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, preexec_fn=come_first)
         try:
             begin = delayed = None
             end = time.monotonic() + seconds + RECORD_SECONDS
@@ -235,6 +241,18 @@ def report(file):
     if result.returncode != 0:
         raise Failed("report: exit %d: %s" % (result.returncode, result.stderr[-1500:]))
     return json.loads(result.stdout)
+
+
+def report_text(file, *words):
+    result = subprocess.run([STEPFLAME, "report", file, *words], capture_output=True, text=True, timeout=120)
+    if result.returncode != 0:
+        raise Failed("report: exit %d: %s" % (result.returncode, result.stderr[-1500:]))
+    return result.stdout
+
+
+def rows_of(file):
+    """Calls of each action and label."""
+    return {row["name"]: row["count"] for row in json.loads(report_text(file, "--simple", "--json"))["actions"]}
 
 
 def run_case(case, python, options):
@@ -262,7 +280,8 @@ def run_case(case, python, options):
     planted = sorted(event for one in logs.values() for event in one["planted"] if event[0] >= begin)
     if ":" in case.fault and len(planted) < PLANTED_LEAST:
         raise Failed("the fault was planted %d times" % len(planted))
-    truth = {"pid": pid, "begin": begin, "delayed_share": share, "steps": [end for _, end in log["step"]], "planted": planted, "quota": counts}
+    labels = sorted(begin for begin, _ in log["label"])
+    truth = {"pid": pid, "labels": labels, "begin": begin, "delayed_share": share, "steps": [end for _, end in log["step"]], "planted": planted, "quota": counts}
     (options.out / (case.name + ".truth.json")).write_text(json.dumps(truth))
     return judge_file(case, file)
 
@@ -272,13 +291,15 @@ def judge_file(case, file):
     found = report(file)
     file.with_suffix(".json").write_text(json.dumps(found, indent=1))
     known = json.loads(file.with_suffix(".truth.json").read_text())
-    truth = judge.Truth(known["steps"], known["begin"], known["delayed_share"], known.get("quota"))
-    verdict, why = judge.judge(found, case, truth)
+    truth = judge.Truth(known["steps"], known["begin"], known["delayed_share"], known.get("quota"), known.get("labels"))
+    verdict, why = judge.judge(found, case, truth, judge.Texts(report_text(file, "--steps"), rows_of(file)))
     told = "%s; %s" % (found["verdict"]["class"], judge.group_text(found))
     if case.expect.place:
         told += "; in %s" % found["verdict"]["place"]
     if case.expect.says:
         told += '; "%s"' % found["verdict"]["why"]
+    if case.expect.advice:
+        told += '; advice: "%s"' % "; ".join(found["verdict"]["next"])
     if found["straggler"]:
         told += "; straggler %s" % found["straggler"]["rank"]
     speed = "-"
@@ -306,6 +327,8 @@ def expected_text(expect):
         out.append('"%s"' % expect.says)
     if expect.place:
         out.append("in " + " or ".join(sorted(expect.place)))
+    if expect.advice:
+        out.append('advice: "%s"' % expect.advice)
     return "; ".join(out)
 
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "user/analysis/resources.h"
 #include "user/model/resources.h"
@@ -151,14 +152,22 @@ void cpu_limit__of(struct job *job, uint32_t pid, struct cpu_limit *out)
 	}
 }
 
-void cpu_limit__find(struct job *job, uint32_t pid, double waits, struct cpu_limit *out)
+/* Whether other programs are to blame, where neither a quota nor the CPUs on which it may run are. */
+static bool others_have_them(const struct cpu_limit *limit, double others)
+{
+	if (cpu_ran__is_known(&limit->ran))
+		return cpu_ran__own_share(&limit->ran) < MOST;
+	return limit->used < USED_UP * limit->cpus &&
+	       (limit->holder != CPU_HELD_ITSELF || limit->used < OTHERS_PART * others);
+}
+
+static void find_holder(struct job *job, uint32_t pid, double waits, struct cpu_limit *out)
 {
 	struct resources *resources = job__resources(job);
 	struct resource_samples own = resource_samples__of(job, pid);
 	double ns = own.cnt ? (double)own.items[own.cnt - 1].time_ns - own.items[0].time_ns : 0, busy, others;
 	bool counted;
 
-	cpu_limit__of(job, pid, out);
 	out->used = ns > 0 ? used_ns(resources, pid) / ns : 0;
 	counted = cpu_throttle__find(job, pid, &out->throttle);
 	if (!out->cpus || ns < MIN_NS) {
@@ -175,10 +184,20 @@ void cpu_limit__find(struct job *job, uint32_t pid, double waits, struct cpu_lim
 		find_without_quota(job, pid, out);
 	machine_cpus(resources, pid, &busy);
 	others = busy < 0 ? out->used : busy - out->used;
-	if (out->used < USED_UP * out->cpus && (out->holder != CPU_HELD_ITSELF || out->used < OTHERS_PART * others)) {
+	if (others_have_them(out, others)) {
 		out->holder = CPU_HELD_OTHERS;
 		out->cpus = fmin(out->cpus, quota_of(job, pid));
 	}
+}
+
+int cpu_limit__find(struct job *job, uint32_t pid, uint32_t thread, double waits, struct cpu_limit *out)
+{
+	int err;
+
+	cpu_limit__of(job, pid, out);
+	err = cpu_ran__find(job, pid, thread, &out->ran);
+	find_holder(job, pid, waits, out);
+	return err;
 }
 
 /* "limit of 0.5 CPUs: throttled in 129 of 130 periods, 41 % of the time" */
@@ -199,7 +218,7 @@ static void say_throttle(const struct cpu_throttle *throttle, char text[CPU_LIMI
 void cpu_limit__text(const struct cpu_limit *limit, char text[2 * CPU_LIMIT_TEXT])
 {
 	const struct cpu_throttle *throttle = &limit->throttle;
-	char of_quota[CPU_LIMIT_TEXT] = "", who[CPU_LIMIT_TEXT] = "";
+	char of_quota[CPU_LIMIT_TEXT] = "", who[CPU_LIMIT_TEXT] = "", ran[CPU_RAN_TEXT];
 
 	if (throttle->throttled && (limit->holder == CPU_HELD_QUOTA || throttle->share >= SOME))
 		say_throttle(throttle, of_quota);
@@ -218,6 +237,9 @@ void cpu_limit__text(const struct cpu_limit *limit, char text[2 * CPU_LIMIT_TEXT
 		snprintf(who, sizeof(who),
 			 "its own threads and processes have them: they use %.2g of the machine's %.0f CPUs",
 			 limit->used, limit->cpus);
+	cpu_ran__text(&limit->ran, ran);
+	if (*ran && limit->holder != CPU_HELD_QUOTA) /* who runs beside one that is throttled is not to blame */
+		snprintf(who + strlen(who), sizeof(who) - strlen(who), "%s%s", *who ? "; " : "", ran);
 	if (limit->holder == CPU_HELD_QUOTA && *of_quota)
 		snprintf(text, 2 * CPU_LIMIT_TEXT, "%s; %s", of_quota, who);
 	else

@@ -346,7 +346,8 @@ static int classify(struct front_search *f, struct in_front *front)
 	for (size_t i = 0; front->phases && i < stack_end; i++) {
 		struct stack stack = stacks__stack(f->stacks, i);
 
-		front->phases[i] = phase_of_stack(f, &stack, samples__hands_over(f->by_thread->samples, i));
+		front->phases[i] =
+			phase_of_stack(f, &stack, samples__hands_over(f->by_thread->samples, i) == HANDOVER_CERTAIN);
 	}
 	return front->phases ? 0 : -ENOMEM;
 }

@@ -54,7 +54,8 @@ static unsigned int count_iterations(const struct blame_builder *b, const struct
 	if (times < 2 || times > MOST || ordinary[PHASE_BACKWARD] < PHASE_PART * usual)
 		return 0;
 	for (int phase = 0; phase < PHASE__COUNT; phase++)
-		if (phase != PHASE_OPTIMIZER && ordinary[phase] >= PHASE_PART * usual &&
+		/* What is in no phase may be the update's: a scaler's own work. */
+		if (phase != PHASE_OPTIMIZER && phase != PHASE_OTHER && ordinary[phase] >= PHASE_PART * usual &&
 		    step->phase_ns[phase] < (times - FEWER) * ordinary[phase])
 			return 0;
 	return step->phase_ns[PHASE_OPTIMIZER] < FEWER * times * ordinary[PHASE_OPTIMIZER] ? times : 0;

@@ -448,8 +448,10 @@ static double share_of_cause(const struct step_sum *sum, unsigned int cause)
 static void say_who_has_the_cpus(struct judge *j)
 {
 	char text[2 * CPU_LIMIT_TEXT];
+	int err = cpu_limit__find(j->job, j->track->pid, j->track->thread,
+				  share_of_cause(&j->blame->all, CAUSE_RUN_QUEUE), &j->cpus);
 
-	cpu_limit__find(j->job, j->track->pid, share_of_cause(&j->blame->all, CAUSE_RUN_QUEUE), &j->cpus);
+	j->err = j->err ?: err;
 	cpu_limit__text(&j->cpus, text);
 	if (*text)
 		say_why(j, "%s", text);

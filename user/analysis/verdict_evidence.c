@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "user/analysis/hotspots.h"
 #include "user/analysis/verdict_private.h"
@@ -20,7 +21,8 @@
 /* cause: CAUSE_NONE for time on the CPU. */
 bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int cause)
 {
-	if (rule->phase == phase && cause != CAUSE_PAUSED) /* a pause is no work of the phase that it hit */
+	/* A pause, or a wait for a CPU, is no work of the phase that it hit. */
+	if (rule->phase == phase && !sample_cause__is_anywhere(cause))
 		return true;
 	for (int i = 0; i < 3; i++)
 		if (cause != CAUSE_NONE && rule->causes[i] == (int)cause)
@@ -50,6 +52,49 @@ static void say_busy(struct judge *j)
 			     gpu->all.watched_ns / 1e9);
 }
 
+/* Who compiled a function of a Python module to C, by its symbol; NULL: nobody that is known. */
+static const char *compiler_of(const char *native)
+{
+	if (!strncmp(native, "__pyx_", 6))
+		return "Cython";
+	return !strncmp(native, "impl_", 5) && strstr(native, "$$$") ? "Nuitka" : NULL;
+}
+
+/* A function that is compiled has no frame, so that the line that calls it has its time. Says so. */
+static void say_compiled(struct judge *j, const struct hotspot *line)
+{
+	const struct samples *samples = job__samples(j->job);
+	struct intern natives = {0};
+	struct histograms cnts = {0};
+	struct histogram_top top = {0};
+	uint32_t number;
+	int err = samples ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && line->code && i < samples__cnt(samples); i++) {
+		struct sample s;
+		struct stack stack;
+		const char *native;
+
+		if (samples__thread_of(samples, i) != j->track->thread)
+			continue;
+		s = samples__get(samples, i);
+		stack = stacks__stack(job__stacks(j->job), s.stack);
+		native = s.kind == SAMPLE_CPU && s.native ? job__name(j->job, s.native) : NULL;
+		if (native && stack.cnt && stack.frames[0].code == line->code && compiler_of(native))
+			err = intern__add(&natives, s.native, &number) ?: histograms__add(&cnts, 0, number, 1);
+	}
+	histograms__top(&cnts, 1, 1, &top);
+	if (!err && top.total >= PLACE_SAMPLES) {
+		const char *native = job__name(j->job, intern__key(&natives, top.value));
+
+		verdict__say(j, &j->verdict->evidence, "it calls code that %s compiled, which has no Python frames: %s",
+			     compiler_of(native), native);
+	}
+	histograms__free(&cnts);
+	intern__free(&natives);
+	j->err = j->err ?: err;
+}
+
 /* Says the place, if there is one, and its lines. */
 static void say_hotspots(struct judge *j, const struct hotspot *hotspots, size_t cnt, const struct place *place)
 {
@@ -62,6 +107,7 @@ static void say_hotspots(struct judge *j, const struct hotspot *hotspots, size_t
 		else
 			j->err = -ENOMEM;
 	}
+	say_compiled(j, main->code ? main : &hotspots[0]);
 	for (size_t i = 0; i < cnt && hotspots[i].ns; i++) {
 		char *text;
 

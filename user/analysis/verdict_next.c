@@ -218,6 +218,23 @@ static const char *const starved_advice[] = {
 		"not take CPUs from each other",
 };
 
+/* By who of the job ran while it waited. */
+static const char *const fewer_advice[CPU_RAN_OTHERS] = {
+	[CPU_RAN_THREADS] = "fewer threads (OMP_NUM_THREADS, torch.set_num_threads): they take CPUs from each other",
+	[CPU_RAN_PROCESSES] =
+		"fewer DataLoader workers or other child processes, or fewer threads in each (torch.set_num_threads): "
+		"they take the CPUs from the process that trains",
+	[CPU_RAN_RANKS] = "fewer threads in each rank (OMP_NUM_THREADS, torch.set_num_threads), or fewer ranks on this "
+			  "machine: together they have more threads than there are CPUs",
+};
+
+static const char *find_starved_advice(const struct cpu_limit *cpus)
+{
+	if (cpus->holder == CPU_HELD_ITSELF && cpu_ran__is_known(&cpus->ran))
+		return fewer_advice[cpu_ran__most_of_own(&cpus->ran)];
+	return starved_advice[cpus->holder];
+}
+
 static const char *find_advice(const struct judge *j)
 {
 	enum verdict_class class = j->verdict->class;
@@ -236,8 +253,8 @@ static const char *find_advice(const struct judge *j)
 	if (j->thread && (class == VERDICT_UNCLEAR || class == VERDICT_THREAD))
 		return "less work for those that the steps wait for, or ask them earlier, while the model works; "
 		       "stepflame report --advanced --per-rank says what they do";
-	if (class == VERDICT_STARVED && starved_advice[j->cpus.holder])
-		return starved_advice[j->cpus.holder];
+	if (class == VERDICT_STARVED && find_starved_advice(&j->cpus))
+		return find_starved_advice(&j->cpus);
 	if (class == VERDICT_UNCLEAR && j->verdict->cause < CAUSE__COUNT && advice_of_waits[j->verdict->cause])
 		return advice_of_waits[j->verdict->cause];
 	return is_jax_alone(j->job) && advice_jax[class] ? advice_jax[class] : advice[class];

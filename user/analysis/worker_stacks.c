@@ -16,7 +16,7 @@ static bool is_function_of_file(const struct job *job, uint32_t code_number, con
 }
 
 /*
- * _worker_loop (torch/utils/data/_utils/worker.py, 1.8 to 2.15) calls get on its index queue;
+ * _worker_loop (torch/utils/data/_utils/worker.py, 1.8 to 2.15, and torchdata's copy) calls get on its index queue;
  * _feed, in a thread of its own, waits on a condition. A batch has arrived when the process takes
  * over the memory of its tensors, for which the worker passes a descriptor.
  */
@@ -25,13 +25,20 @@ enum loop_function { LOOP_NONE, LOOP_WORKER, LOOP_FEED, LOOP_GET, LOOP_WAIT, LOO
 /* _MultiProcessingDataLoaderIter's (before Python 3.11 names have no class: an iterator without workers is quick). */
 static bool starts_workers(const struct job *job, uint32_t code)
 {
-	return is_function_of_file(job, code, "torch/utils/data/dataloader.py", "__init__") ||
-	       is_function_of_file(job, code, "torch/utils/data/dataloader.py", "_shutdown_workers");
+	static const char *const files[] = {"torch/utils/data/dataloader.py",
+					    "torchdata/stateful_dataloader/stateful_dataloader.py"};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
+		if (is_function_of_file(job, code, files[i], "__init__") ||
+		    is_function_of_file(job, code, files[i], "_shutdown_workers"))
+			return true;
+	return false;
 }
 
 static enum loop_function loop_function(const struct job *job, uint32_t code)
 {
-	if (is_function_of_file(job, code, "torch/utils/data/_utils/worker.py", "_worker_loop"))
+	if (is_function_of_file(job, code, "torch/utils/data/_utils/worker.py", "_worker_loop") ||
+	    is_function_of_file(job, code, "torchdata/stateful_dataloader/worker.py", "_worker_loop"))
 		return LOOP_WORKER;
 	if (is_function_of_file(job, code, "multiprocessing/queues.py", "_feed"))
 		return LOOP_FEED;

@@ -23,6 +23,7 @@ struct landmark {
 
 static const struct landmark landmarks[] = {
 	{"torch/utils/data/_utils/worker.py", "_worker_loop", PROGRAM_WORKER},
+	{"torchdata/stateful_dataloader/worker.py", "_worker_loop", PROGRAM_WORKER},
 	{"torch/multiprocessing/spawn.py", "_wrap", PROGRAM_RANK},
 	{"torch/multiprocessing/spawn.py", NULL, PROGRAM_LAUNCHER},
 	{"torch/distributed/run.py", NULL, PROGRAM_LAUNCHER},

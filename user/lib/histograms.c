@@ -24,6 +24,13 @@ int histograms__add(struct histograms *histograms, uint32_t slot, uint32_t value
 	return 0;
 }
 
+uint64_t histograms__total(const struct histograms *histograms, uint32_t slot, uint32_t value)
+{
+	uint32_t number = intern__find(&histograms->keys, (uint64_t)(slot + 1) << 32 | value);
+
+	return number ? ((const uint64_t *)histograms->totals.items)[number] : 0;
+}
+
 static void insert_into_top(struct histogram_top *top, size_t cnt, struct histogram_top new)
 {
 	for (size_t i = 0; i < cnt; i++) {

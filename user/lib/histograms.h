@@ -22,6 +22,8 @@ struct histogram_top {
 
 /* Sets *number to the number of a pair, from 1. slot < UINT32_MAX. 0 or -ENOMEM. */
 int histograms__number(struct histograms *histograms, uint32_t slot, uint32_t value, uint32_t *number);
+/* Of a pair; 0: it has none. */
+uint64_t histograms__total(const struct histograms *histograms, uint32_t slot, uint32_t value);
 /* 0 or -ENOMEM. */
 int histograms__add(struct histograms *histograms, uint32_t slot, uint32_t value, uint64_t amount);
 /*

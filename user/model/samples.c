@@ -22,7 +22,7 @@ struct packed {
 	uint32_t native, kernel, file; /* numbers in symbols */
 	uint32_t thread, stack, path;
 	uint32_t step, waits;
-	uint32_t waker;
+	uint32_t waker, ran_pid;
 	int16_t syscall;
 	uint8_t kind : 5, enclosed : 1;
 	uint8_t resolved : 1, passed : 1; /* as in struct sample */
@@ -58,6 +58,7 @@ static int samples__add_sample(struct samples *samples, struct stacks *stacks, c
 				       .weight_ns = record->weight_ns,
 				       .step = record->step,
 				       .waits = record->waits,
+				       .ran_pid = record->ran_pid,
 				       .syscall = record->syscall,
 				       .kind = record->kind,
 				       .cause = record->cause,
@@ -115,7 +116,7 @@ static int samples__add_awaited(struct samples *samples, struct stacks *stacks, 
 	struct awaited_place *place;
 	uint32_t code;
 
-	if (!record->code || record->on > AWAITED_FILES)
+	if (!record->code || record->on >= AWAITED__COUNT)
 		return -EINVAL;
 	if (stacks__code_number(stacks, record->code, &code))
 		return -ENOMEM;
@@ -257,7 +258,8 @@ static int refine_stacks(struct samples *samples, const struct stacks *stacks, c
 	size_t code_end = stacks__code_end(stacks), stack_end = stacks__stack_end(stacks);
 	bool *codes = calloc(code_end, sizeof(*codes)), *hand_over = calloc(code_end, sizeof(*hand_over));
 	const struct awaited_place *place;
-	bool *loaders, *handovers;
+	bool *loaders;
+	uint8_t *handovers;
 	uint64_t *far_files;
 
 	if (!codes || !hand_over || array__grow(&samples->loaders, stack_end, sizeof(*loaders)) ||
@@ -283,7 +285,10 @@ static int refine_stacks(struct samples *samples, const struct stacks *stacks, c
 		for (uint32_t f = 0; f < stack.cnt; f++)
 			loaders[i] |= codes[stack.frames[f].code];
 		handovers[i] =
-			stack.cnt && (hand_over[stack.frames[0].code] || awaited_by(samples, &stack, AWAITED_QUEUE));
+			stack.cnt && (hand_over[stack.frames[0].code] || awaited_by(samples, &stack, AWAITED_QUEUE))
+				? HANDOVER_CERTAIN
+			: awaited_by(samples, &stack, AWAITED_ACQUIRE) ? HANDOVER_PERHAPS
+								       : HANDOVER_NONE;
 		place = awaited_by(samples, &stack, AWAITED_FILES);
 		far_files[i] = place ? place->name : 0;
 	}
@@ -459,6 +464,7 @@ struct sample samples__get(const struct samples *samples, size_t index)
 		.waits = packed->waits,
 		.waker_pid = waker >> 32,
 		.waker_tid = waker,
+		.ran_pid = packed->ran_pid,
 		.syscall = packed->syscall,
 		.kind = packed->kind,
 		.resolved = packed->resolved,
@@ -470,9 +476,9 @@ struct sample samples__get(const struct samples *samples, size_t index)
 	return sample;
 }
 
-bool samples__hands_over(const struct samples *samples, uint32_t stack)
+enum handover samples__hands_over(const struct samples *samples, uint32_t stack)
 {
-	return ((const bool *)samples->handovers.items)[stack];
+	return ((const uint8_t *)samples->handovers.items)[stack];
 }
 
 uint64_t samples__far_files(const struct samples *samples, uint32_t stack)

@@ -58,7 +58,8 @@ struct sample {
 	uint32_t waits;  /* 1: the weight is this one wait; more: others, of which this one was sampled */
 	/* The thread of the job that ended the wait, or that the cause is of; 0: not known. */
 	uint32_t waker_pid, waker_tid;
-	int syscall; /* number; -1: not in a system call */
+	uint32_t ran_pid; /* as in struct rec_sample: the process that had the CPU for which the thread waited */
+	int syscall;      /* number; -1: not in a system call */
 	enum sample_kind kind;
 	bool resolved;      /* wait_chain.h has looked at it */
 	bool passed;        /* the cause is that of the waker's own waits */
@@ -101,7 +102,7 @@ struct samples {
 	struct map calls;        /* struct calls */
 	struct map awaited;      /* struct awaited_place, see samples.c */
 	struct array loaders;    /* bool by stack: whether the stack waits for a DataLoader */
-	struct array handovers;  /* bool by stack: see samples__hands_over */
+	struct array handovers;  /* uint8_t by stack: see samples__hands_over */
 	struct array far_files;  /* uint64_t by stack: see samples__far_files; FAR_MANY: more than one */
 	struct array causes;     /* uint8_t by path: the enum sample_cause of waits in the path, or CAUSE_NONE */
 };
@@ -128,8 +129,12 @@ size_t samples__cnt(const struct samples *samples);
 /* The thread of a sample; faster than samples__get. */
 uint32_t samples__thread_of(const struct samples *samples, size_t index);
 struct sample samples__get(const struct samples *samples, size_t index);
-/* Whether the innermost function of a stack waits for what another thread hands over. */
-bool samples__hands_over(const struct samples *samples, uint32_t stack);
+/*
+ * Whether the innermost function of a stack waits for what another thread hands over. Perhaps: it calls a lock's acquire(),
+ * which may be for a lock, too.
+ */
+enum handover { HANDOVER_NONE, HANDOVER_PERHAPS, HANDOVER_CERTAIN };
+enum handover samples__hands_over(const struct samples *samples, uint32_t stack);
 /* The file system that the innermost function of a stack asks: REC_NAME id; 0: none, or more than one. */
 uint64_t samples__far_files(const struct samples *samples, uint32_t stack);
 /* The number of the thread that ended a wait; 0: not known, or without samples. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "user/lib/histograms.h"
 #include "user/model/by_thread.h"
 
 #define CHAIN_MAX   4   /* threads */
@@ -21,7 +22,9 @@ struct reason {
 struct chain {
 	struct samples *samples;
 	struct by_thread by_thread;
-	bool *is_python;             /* by thread: it runs Python, and so may hold a lock of Python */
+	bool *is_python; /* by thread: it runs Python, and so may hold a lock of Python */
+	struct histograms
+		ended; /* by thread, which waits as for a lock, and waker: how many such waits that one ended */
 	struct reason *reasons;      /* by sample */
 	uint32_t threads[CHAIN_MAX]; /* that wait for each other, the first one asked for */
 };
@@ -34,9 +37,25 @@ static int prepare(struct chain *c)
 	c->reasons = calloc(samples__cnt(samples) + 1, sizeof(*c->reasons));
 	if (!c->is_python || !c->reasons)
 		return -ENOMEM;
-	for (size_t i = 0; i < samples__cnt(samples); i++)
-		c->is_python[samples__thread_of(samples, i)] |= samples__get(samples, i).stack != 0;
+	for (size_t i = 0; i < samples__cnt(samples); i++) {
+		struct sample s = samples__get(samples, i);
+		uint32_t waker = samples__waker_of(samples, i);
+
+		c->is_python[s.thread] |= s.stack != 0;
+		if (s.kind == SAMPLE_WAIT && s.cause == CAUSE_LOCK && waker &&
+		    histograms__add(&c->ended, s.thread, waker, s.waits))
+			return -ENOMEM;
+	}
 	return by_thread__new(samples, &c->by_thread);
+}
+
+/*
+ * Two threads that wait for each other's signals end each other's waits; one that holds a lock and does not wait for it
+ * gets no such end. (Of a lock that both wait for it is known that it is one: HANDOVER_NONE.)
+ */
+static bool is_answered(const struct chain *c, uint32_t thread, uint32_t waker)
+{
+	return histograms__total(&c->ended, waker, thread) >= HALF * histograms__total(&c->ended, thread, waker);
 }
 
 /* How long each wait of which the sample is one was; the last of them ended at its time. */
@@ -91,7 +110,10 @@ static void add_up(struct chain *c, const struct sample *wait, int depth, uint64
 /* Whether the thread waits for another one's work, rather than for a lock that the other one holds. */
 static bool is_for_work(const struct chain *c, const struct sample *s, uint32_t waker)
 {
-	return s->cause != CAUSE_LOCK || samples__hands_over(c->samples, s->stack) || (waker && !c->is_python[waker]);
+	enum handover handover = samples__hands_over(c->samples, s->stack);
+
+	return s->cause != CAUSE_LOCK || handover == HANDOVER_CERTAIN || (waker && !c->is_python[waker]) ||
+	       (handover == HANDOVER_PERHAPS && waker && waker != s->thread && is_answered(c, s->thread, waker));
 }
 
 static bool is_for_others(unsigned int cause)
@@ -162,6 +184,7 @@ int wait_chain__resolve(struct samples *samples, bool (*is_asked)(uint32_t pid, 
 			resolve_thread(&c, t);
 	}
 	by_thread__release(&c.by_thread);
+	histograms__free(&c.ended);
 	free(c.is_python);
 	free(c.reasons);
 	return err;

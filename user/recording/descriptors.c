@@ -57,7 +57,7 @@
 #define REC_SAMPLE_FIELDS(X, A) \
 	X(time_ns, TIME) X(weight_ns, NUMBER) X(stack, ID) X(path, ID) X(native, ID) X(kernel, ID) \
 	X(pid, PID) X(tid, TID) X(step, NUMBER) X(waits, NUMBER) X(syscall, SIGNED) X(kind, NUMBER) \
-	X(cause, NUMBER) X(waker_pid, PID) X(waker_tid, TID) X(pad, PAD) X(file, ID)
+	X(cause, NUMBER) X(waker_pid, PID) X(waker_tid, TID) X(ran_pid, PID) X(file, ID)
 #define REC_INTERVAL_FIELDS(X, A) \
 	X(pid, PID) X(tid, TID) X(start_ns, TIME) X(duration_ns, NUMBER) X(name, ID) X(kind, NUMBER) \
 	X(depth, NUMBER) X(step, NUMBER) X(rule, NUMBER)

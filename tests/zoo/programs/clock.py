@@ -12,7 +12,7 @@ import os
 import struct
 import time
 
-KINDS = ("step", "planted", "evaluation", "checkpoint")
+KINDS = ("step", "planted", "evaluation", "checkpoint", "label")
 ROWS = 1 << 19
 ROW = struct.Struct("=ddd")
 HEAD = struct.Struct("=q")
@@ -46,6 +46,11 @@ def step():
     """A step has ended."""
     now = time.perf_counter()
     log.add("step", now, now)
+
+
+def label(number):
+    """A label of that number has ended."""
+    log.add("label", time.perf_counter(), number)
 
 
 class event:

@@ -150,6 +150,33 @@ def in_bursts(trainer):
         taken.release()
 
 
+def in_threes(trainer):
+    """The same, three at a time, by a condition."""
+    batches, changed = deque(), threading.Condition()
+
+    def fetch_ahead():
+        loader = iter(DataLoader(Rows(), batch_size=8))
+        while True:
+            three = [next(loader) for _ in range(3)]
+            with changed:
+                while batches:
+                    changed.wait()
+                batches.extend(three)
+                changed.notify_all()
+
+    def take_batch():
+        with changed:
+            while not batches:
+                changed.wait()
+            batch = batches.popleft()
+            changed.notify_all()
+            return batch
+
+    threading.Thread(target=fetch_ahead, daemon=True).start()
+    while True:
+        trainer.update(take_batch())
+
+
 def under_lock(trainer):
     """A thread writes statistics under the lock that the loop takes."""
     lock, batch = threading.Lock(), torch.randn(ROWS, WIDTH)
@@ -232,6 +259,70 @@ def lock_beside_queue(trainer):
         trainer.update(take_turn())
 
 
+def signalled_by_lock(trainer):
+    """A lock is a signal: who has read an item lets go of it, and the loop takes it."""
+    ready, wanted, archive, items = threading.Lock(), threading.Lock(), Archive(), []
+    ready.acquire()
+
+    def read_items():
+        while True:
+            items.append(archive.fetch_item())
+            ready.release()
+            wanted.acquire()
+
+    wanted.acquire()
+    threading.Thread(target=read_items, daemon=True).start()
+    while True:
+        ready.acquire()
+        batch = items.pop()
+        wanted.release()
+        trainer.update(batch)
+
+
+def signalled_twice(trainer):
+    """The same between forward and backward, of a thread that computes what the loop waits for."""
+    asked, answered, batch = threading.Lock(), threading.Lock(), torch.randn(ROWS, WIDTH)
+    large = torch.randn(600, 600)
+    asked.acquire()
+    answered.acquire()
+
+    def rank_answers():
+        while True:
+            asked.acquire()
+            for _ in range(2):
+                large @ large
+            answered.release()
+
+    threading.Thread(target=rank_answers, daemon=True).start()
+    while True:
+        loss = (trainer.net(batch) - batch).square().mean()
+        asked.release()
+        answered.acquire()
+        trainer.optimizer.zero_grad()
+        loss.backward()
+        trainer.optimizer.step()
+        clock.step()
+
+
+def held_while_read(trainer):
+    """A thread holds the lock that the loop takes while it reads, and lets others have it only for a moment."""
+    lock, archive, batch = threading.Lock(), Archive(), torch.randn(ROWS, WIDTH)
+
+    def refresh_cache():
+        while True:
+            with lock:
+                archive.fetch_item()
+            time.sleep(0.0005)
+
+    def look_up():
+        with lock:
+            return batch
+
+    threading.Thread(target=refresh_cache, daemon=True).start()
+    while True:
+        trainer.update(look_up())
+
+
 class Round:
     """Work that two threads do together, after the forward."""
 
@@ -290,6 +381,17 @@ def short_epochs_persistent(trainer):
     epochs(trainer, True)
 
 
+def load_tables(worker):
+    time.sleep(0.4)
+
+
+def short_epochs_set_up(trainer):
+    """Workers that start anew for each epoch, and then load something first."""
+    loader = DataLoader(Few(), batch_size=8, num_workers=2, worker_init_fn=load_tables)
+    while True:
+        trainer.run(loader)
+
+
 def simulate(pipe, seconds):
     while True:
         pipe.recv()
@@ -335,6 +437,20 @@ def skipped_updates(trainer):
         number += 1
         if number % 9:
             trainer.optimizer.step()
+            clock.step()
+
+
+def scaled(trainer):
+    """Every 7th update is left out by torch's GradScaler, for its gradients are infinite."""
+    batch, number, scaler = torch.randn(8 * ROWS, WIDTH), 0, torch.amp.GradScaler("cpu")
+    while True:
+        loss = (trainer.net(batch) - batch).square().mean()
+        trainer.optimizer.zero_grad()
+        number += 1
+        scaler.scale(loss if number % 7 else loss * float("inf")).backward()
+        scaler.step(trainer.optimizer)
+        scaler.update(65536.0)
+        if number % 7:
             clock.step()
 
 

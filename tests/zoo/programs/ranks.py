@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-torch.set_num_threads(1)
+torch.set_num_threads(len(os.sched_getaffinity(0)) if "--threads" in sys.argv else 1)
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 torch.manual_seed(0)

@@ -25,12 +25,16 @@
 #define LINKS_MAX  4 /* frames of an entry from C before the first Python one */
 #define NAME_BYTES 32
 
-/* Of PyTypeObject (tp_call, tp_flags), PyCFunctionObject (m_ml, m_self) and calliterobject (it_callable): the same in 3.8 to 3.14. */
+/*
+ * Of PyTypeObject (tp_call, tp_flags), PyCFunctionObject (m_ml, m_self), PyMethodDescrObject (d_method) and calliterobject
+ * (it_callable): the same in 3.8 to 3.14.
+ */
 #define TYPE_CALL         128
 #define TYPE_FLAGS        168
 #define TYPE_IS_HEAP      (1u << 9) /* Py_TPFLAGS_HEAPTYPE */
 #define FUNCTION_METHOD   16
 #define FUNCTION_SELF     24
+#define DESCRIPTOR_METHOD 40
 #define ITERATOR_CALLABLE 16
 /* Of PyFrameObject up to 3.10: f_valuestack. */
 #define FRAME_VALUES 64
@@ -56,14 +60,14 @@ static bool read_type(const struct request *r, uint64_t object, uint64_t *type, 
 	       !process__read_memory(r->pid, text, name, NAME_BYTES - 1);
 }
 
-static const char queue_type[] = "_queue.SimpleQueue";
+static const char queue_type[] = "_queue.SimpleQueue", lock_type[] = "_thread.lock";
 
-static bool is_queue(const struct request *r, uint64_t object)
+static bool is_a(const struct request *r, uint64_t object, const char *wanted)
 {
 	char name[NAME_BYTES];
 	uint64_t type;
 
-	return read_type(r, object, &type, name) && !strcmp(name, queue_type);
+	return read_type(r, object, &type, name) && !strcmp(name, wanted);
 }
 
 /* A bound method of C; the second name is that of methods that know their class. */
@@ -84,15 +88,15 @@ static bool is_callable(const struct request *r, uint64_t type, const char *name
 	       (call && !(flags & TYPE_IS_HEAP && !strchr(name, '.')));
 }
 
-static bool is_named(const struct request *r, uint64_t function, const char *wanted)
+/* method_at: where the address of its PyMethodDef is. */
+static bool is_named(const struct request *r, uint64_t method_at, const char *wanted)
 {
 	size_t bytes = strlen(wanted) + 1;
 	uint64_t method, name;
 	char text[16];
 
-	return bytes <= sizeof(text) && !read_word(r, function + FUNCTION_METHOD, &method) &&
-	       !read_word(r, method, &name) && !process__read_memory(r->pid, name, text, bytes) &&
-	       !memcmp(text, wanted, bytes);
+	return bytes <= sizeof(text) && !read_word(r, method_at, &method) && !read_word(r, method, &name) &&
+	       !process__read_memory(r->pid, name, text, bytes) && !memcmp(text, wanted, bytes);
 }
 
 /* Whose bound method that is. */
@@ -121,6 +125,7 @@ enum slot {
 	SLOT_METHOD, /* a method of C, whose object follows */
 	SLOT_ITERATES,
 	SLOT_QUEUE,
+	SLOT_ACQUIRE, /* a lock's, of which the slot knows the object */
 	SLOT_OTHER,
 };
 
@@ -142,10 +147,12 @@ static enum slot bound_slot(const struct request *r, const uint64_t *slots, uint
 	uint64_t function = slots[i] & ~(uint64_t)r->layout.ref_mask;
 
 	/* What a `with` calls at its end; while it begins, it waits without anything to call: for a lock, not a file. */
-	if (is_named(r, function, "__exit__"))
+	if (is_named(r, function + FUNCTION_METHOD, "__exit__"))
 		return is_of(r, function, "_io.") ? SLOT_PASS : SLOT_OTHER;
 	if (!is_called(r, slots, cnt, i))
 		return SLOT_PASS;
+	if (is_of(r, function, lock_type) && is_named(r, function + FUNCTION_METHOD, "acquire"))
+		return SLOT_ACQUIRE;
 	return is_of(r, function, queue_type) ? SLOT_QUEUE : SLOT_OTHER;
 }
 
@@ -167,20 +174,36 @@ static enum slot slot_of(const struct request *r, const uint64_t *slots, uint32_
 		return SLOT_PASS;
 	if (is_bound(name))
 		return bound_slot(r, slots, cnt, i);
+	if (!strcmp(name, lock_type)) /* `with lock`, which calls nothing that lies here */
+		return SLOT_OTHER;
 	return is_callable(r, type, name) ? SLOT_OTHER : SLOT_PASS;
 }
 
-/* By the values of the frame, lowest first. */
-static enum awaited_kind awaited_of(const struct request *r, const uint64_t *slots, uint32_t cnt)
+/* Of a method of C, and the object behind it. */
+static enum awaited_kind awaited_by_method(const struct request *r, uint64_t method, uint64_t object, uint64_t *lock)
 {
+	if (is_a(r, object, queue_type))
+		return AWAITED_QUEUE;
+	if (!is_a(r, object, lock_type) || !is_named(r, method + DESCRIPTOR_METHOD, "acquire"))
+		return AWAITED_OTHER;
+	*lock = object;
+	return AWAITED_ACQUIRE;
+}
+
+/* By the values of the frame, lowest first. Sets *lock for AWAITED_ACQUIRE. */
+static enum awaited_kind awaited_of(const struct request *r, const uint64_t *slots, uint32_t cnt, uint64_t *lock)
+{
+	uint64_t mask = ~(uint64_t)r->layout.ref_mask;
 	bool iterates = false;
 
 	for (uint32_t i = 0; i < cnt; i++) {
 		enum slot slot = slot_of(r, slots, cnt, i);
 
 		if (slot == SLOT_METHOD)
-			return i + 1 < cnt && is_queue(r, slots[i + 1] & ~(uint64_t)r->layout.ref_mask) ? AWAITED_QUEUE
-													: AWAITED_OTHER;
+			return i + 1 < cnt ? awaited_by_method(r, slots[i] & mask, slots[i + 1] & mask, lock)
+					   : AWAITED_OTHER;
+		if (slot == SLOT_ACQUIRE)
+			return read_word(r, (slots[i] & mask) + FUNCTION_SELF, lock) ? AWAITED_OTHER : AWAITED_ACQUIRE;
 		if (slot == SLOT_QUEUE || slot == SLOT_OTHER)
 			return slot == SLOT_QUEUE ? AWAITED_QUEUE : AWAITED_OTHER;
 		iterates |= slot == SLOT_ITERATES;
@@ -229,7 +252,8 @@ static int read_in_deputy(const void *in, struct deputy_out *out)
 	err = find_slots(r, &link, &at, &cnt) ?: process__read_memory(r->pid, at, slots, cnt * sizeof(*slots));
 	if (err)
 		return err;
-	*awaited = (struct py_awaited){link.code, link.offset, awaited_of(r, slots, cnt)};
+	*awaited = (struct py_awaited){.code = link.code, .offset = link.offset};
+	awaited->on = awaited_of(r, slots, cnt, &awaited->lock);
 	out->size = sizeof(*awaited);
 	return 0;
 }

@@ -13,6 +13,7 @@ struct py_awaited {
 	uint64_t code;   /* address of the code object of the innermost Python frame */
 	uint32_t offset; /* of its current instruction */
 	enum awaited_kind on;
+	uint64_t lock; /* address of the object of AWAITED_ACQUIRE; else 0 */
 };
 
 /*

@@ -34,6 +34,7 @@ struct asked {
 	pid_t pid, tid;
 	uint32_t looks;
 	struct py_thread state; /* without tstate: not known yet */
+	struct py_awaited last; /* of AWAITED_ACQUIRE, with its lock; lock 0: none yet */
 };
 
 /* Session state. */
@@ -164,6 +165,25 @@ static void look_at_files(struct awaited *own, const struct asked *asked, struct
 		*far = 0;
 }
 
+/* A lock that two threads take is one that they hold in turn, and no signal from one to the other. */
+static void compare_locks(struct session *s, const struct target *t, const struct asked *asked)
+{
+	struct awaited *own = state_of(s);
+
+	for (size_t i = 0; i < own->cnt; i++) {
+		struct asked *other = &own->threads[i];
+
+		if (other == asked || other->pid != asked->pid || other->last.lock != asked->last.lock)
+			continue;
+		for (int both = 0; both < 2; both++) {
+			struct py_awaited at = both ? asked->last : other->last;
+
+			at.on = AWAITED_OTHER;
+			emit(s, t, &at, "");
+		}
+	}
+}
+
 static void look_at(struct session *s, struct asked *asked)
 {
 	const struct target *t = targets__find(s, asked->pid);
@@ -189,8 +209,14 @@ static void look_at(struct session *s, struct asked *asked)
 	if (py_awaited__read(asked->pid, &t->python.process, asked->state.tstate, &at))
 		return;
 	look_at_files(state_of(s), asked, &at, far);
-	if (!task__waits(asked->pid, asked->tid, &nstid, &after) && runs == after && !emit(s, t, &at, far))
+	if (task__waits(asked->pid, asked->tid, &nstid, &after) || runs != after)
+		return;
+	if (!emit(s, t, &at, far))
 		asked->looks += LOOK_AGAIN - 1;
+	if (at.on == AWAITED_ACQUIRE && at.lock) {
+		asked->last = at;
+		compare_locks(s, t, asked);
+	}
 }
 
 static void tend(struct session *s)
