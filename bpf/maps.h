@@ -10,6 +10,7 @@
 
 #include "include/counters.h"
 #include "include/gpu_records.h"
+#include "include/io_records.h"
 #include "include/ops.h"
 #include "include/probes.h"
 #include "include/records.h"

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "include/records.h"
+#include "include/io_records.h"
 #include "user/lib/map.h"
 
 /* `before`: of earlier processes with this pid, in val too; `ended`: the process of the last record has ended. */

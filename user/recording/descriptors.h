@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "include/gpu_records.h"
+#include "include/io_records.h"
 #include "include/resource_records.h"
 #include "include/wait_records.h"
 

@@ -3,6 +3,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "include/io_records.h"
 #include "stepflame.skel.h"
 #include "user/session/programs.h"
 #include "user/session/state.h"
