@@ -45,12 +45,12 @@ enum rec_type {
 	REC_MODULES,   /* bpf: id -> torch.nn.Modules; in files a REC_NAME of that id */
 	REC_CALLS,     /* user: calls of a Python function in an exact window, cumulative */
 	REC_STEP,      /* bpf: a step boundary, in a recording with samples */
-	REC_SYSCALL,   /* user: system calls of a process, cumulative; structs of these, files and pipes: io_records.h */
-	REC_FILE,      /* user: a file that a process reads or writes, cumulative */
-	REC_GPU,       /* user: the source of a process's GPU figures, cumulative; structs of REC_GPU*: gpu_records.h */
-	REC_GPU_CALLS, /* user: calls of a function of CUDA or NCCL, cumulative */
-	REC_GPU_CALL,  /* bpf: one such call, in a window that emits each */
-	REC_GPU_STEP,  /* bpf: sums over the calls of a step */
+	REC_SYSCALL, /* user: system calls of a process, cumulative; structs of these, files and pipes: io_records.h */
+	REC_FILE,    /* user: a file that a process reads or writes, cumulative */
+	REC_GPU,     /* user: the source of a process's GPU figures, cumulative; structs of REC_GPU*: gpu_records.h */
+	REC_GPU_CALLS,     /* user: calls of a function of CUDA or NCCL, cumulative */
+	REC_GPU_CALL,      /* bpf: one such call, in a window that emits each */
+	REC_GPU_STEP,      /* bpf: sums over the calls of a step */
 	REC_GPU_ACTIVITY,  /* user: what the GPU did, from the injection library */
 	REC_GPU_DEVICE,    /* user: one GPU */
 	REC_GPU_USAGE,     /* user: how busy a GPU was, by NVML */
