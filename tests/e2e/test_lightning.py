@@ -72,7 +72,7 @@ def test_without_a_profiler(bench, run):
 
 def test_imported_later(bench):
     """Lightning's own probes are attached once it is imported, which is before its first action."""
-    record, truth = bench.recorded("late_lightning.py", "--batches", 50, cold=True)
+    record, truth = bench.recorded("late_lightning.py", "--batches", 50)
     rows = helpers.actions(helpers.report(record.file))
     helpers.check_counts(rows, {name: len(d) for name, d in truth["actions"].items()})
     assert list(rows) == truth["order"]
