@@ -2,6 +2,7 @@
 """Plain torch loops, with no Lightning, against the perf_counter pairs that the loop itself keeps."""
 
 import re
+from pathlib import Path
 
 import helpers
 import pytest
@@ -53,14 +54,20 @@ def rows_by_part(found):
     return parts
 
 
-def test_hits(shared):
-    """A step pays for the begin and the end of fetch, zero_grad, backward and step, and for no probe of Lightning's."""
-    record, truth = shared.recorded("plain_loop.py", *RUNS["SGD"])
-    found = helpers.report(record.file, "--all")
-    parts = [row for row in found["actions"] if any(re.fullmatch(p, row["name"], re.I) for part, p in ROWS.items() if part != "forward")]
-    assert len(parts) == 4
-    collections = sum(row["count"] for row in found["actions"] if row["name"].startswith("gc"))
-    assert found["overhead"]["hits"] == 2 * (sum(row["count"] for row in parts) + collections)
+def test_probes(bench):
+    """While it trains without Lightning, the interpreter has one probe: at the callback of a garbage collection."""
+    job = bench.job("plain_loop.py", "--epochs", 1000).until_ready()
+    record = bench.record("-p", job.pid).until_armed()
+
+    def in_python():
+        return [at for file, at in helpers.breakpoints(job.pid) if "python3" in Path(file).name]
+
+    assert len(in_python()) > 1
+    job.release()
+    helpers.until(helpers.END_SECONDS, lambda: len(in_python()) == 1, job.what, job.delayed)
+    record.interrupt()
+    assert record.wait() == helpers.OK
+    assert helpers.report(record.file)["lost"] == {}
 
 
 @pytest.mark.alone

@@ -190,7 +190,9 @@ static int find_in_deputy(const void *in, struct deputy_out *out)
 {
 	const struct key_request *r = in;
 	struct py_dict_entry *entries = (void *)(out->bytes + sizeof(*entries));
-	int cnt = py_dict__entries(r->pid, &r->layout, r->dict, entries, DICT_ENTRIES_MAX);
+	int cnt = r->layout.str_ascii_data > STR_HEAD_MAX
+			  ? -EINVAL
+			  : py_dict__entries(r->pid, &r->layout, r->dict, entries, DICT_ENTRIES_MAX);
 
 	for (int at = 0; at < cnt; at += BATCH) {
 		size_t batch = cnt - at < BATCH ? cnt - at : BATCH, found = find_in_batch(r, entries + at, batch);
@@ -204,27 +206,19 @@ static int find_in_deputy(const void *in, struct deputy_out *out)
 	return cnt < 0 ? cnt : -ENOENT;
 }
 
-/* *value: of the first key that fits the request. 0, -ENOENT, or -errno. */
-static int find_first(const struct key_request *request, uint64_t *value)
-{
-	const struct deputy_out *answer;
-	int err = request->layout.str_ascii_data > STR_HEAD_MAX
-			  ? -EINVAL
-			  : deputy__run(request->pid, find_in_deputy, request, sizeof(*request), &answer);
-
-	if (!err)
-		memcpy(value, answer->bytes, sizeof(*value));
-	return err;
-}
-
 int py_dict__find(pid_t pid, const struct py_layout *layout, uint64_t dict, const char *key, uint64_t *value)
 {
 	struct key_request request = {.pid = pid, .layout = *layout, .dict = dict};
+	const struct deputy_out *answer;
+	int err;
 
 	if (strlen(key) > PY_KEY_MAX)
 		return -EINVAL;
 	strcpy(request.key, key);
-	return find_first(&request, value);
+	err = deputy__run(pid, find_in_deputy, &request, sizeof(request), &answer);
+	if (!err)
+		memcpy(value, answer->bytes, sizeof(*value));
+	return err;
 }
 
 /* ---- modules ---- */
@@ -249,18 +243,38 @@ int py_module__variables(pid_t pid, const struct python *python, const char *nam
 	return err ?: process__read_memory(pid, module + MODULE_DICT, dict, sizeof(*dict));
 }
 
+struct modules_request {
+	pid_t pid;
+	struct python python;
+	bool (*is)(const char *name);
+	int64_t cnt;
+};
+
+/* *out: how many modules there are, if that is another number. */
+static int look_at_modules(const void *in, struct deputy_out *out)
+{
+	const struct modules_request *r = in;
+	struct key_request request = {.pid = r->pid, .layout = r->python.process.layout, .is = r->is};
+	int err = find_modules(r->pid, &r->python, &request.dict), found;
+	int64_t cnt = err ?: py_dict__len(r->pid, &request.layout, request.dict);
+
+	if (cnt < 0)
+		return (int)cnt;
+	if (cnt == r->cnt)
+		return 0;
+	found = find_in_deputy(&request, out);
+	memcpy(out->bytes, &cnt, sizeof(cnt));
+	out->size = sizeof(cnt);
+	return found == -ENOENT ? 0 : found ?: 1;
+}
+
 int py_modules__any(pid_t pid, const struct python *python, bool (*is)(const char *name), int64_t *cnt)
 {
-	struct key_request request = {.pid = pid, .layout = python->process.layout, .is = is};
-	int err = find_modules(pid, python, &request.dict);
-	int64_t now = err ?: py_dict__len(pid, &request.layout, request.dict);
-	uint64_t module;
+	const struct modules_request request = {pid, *python, is, *cnt};
+	const struct deputy_out *answer;
+	int found = deputy__run(pid, look_at_modules, &request, sizeof(request), &answer);
 
-	if (now < 0)
-		return (int)now;
-	if (now == *cnt)
-		return 0;
-	*cnt = now;
-	err = find_first(&request, &module);
-	return err == -ENOENT ? 0 : err ?: 1;
+	if (found >= 0 && answer->size == sizeof(*cnt))
+		memcpy(cnt, answer->bytes, sizeof(*cnt));
+	return found;
 }

@@ -8,6 +8,7 @@
 #include "stepflame.skel.h"
 #include "user/elf/functions.h"
 #include "user/lib/log.h"
+#include "user/proc/deputy.h"
 #include "user/runtime/python/pydict.h"
 #include "user/session/probe_cache.h"
 #include "user/session/programs.h"
@@ -206,20 +207,25 @@ int landmarks__backward(struct probe_list *list, const struct elf *elf)
 
 enum landmark_set {
 	SET_LANDMARKS,
-	SET_ACTIONS, /* of the interpreter: attached where Lightning is imported */
+	SET_ACTIONS, /* of the interpreter: not attached where another loop than Lightning's trains */
 	SET_LATE,    /* attached only where Lightning runs */
 	SET_GC,      /* never throttled */
 };
 
 /*
  * Programs call next() and __next__ for much more than Lightning's actions. So the interpreter's
- * landmarks wait until the process has imported Lightning, which it does seconds before its first
- * action. Throttling then keeps them from slowing a job that has no use for them: while a process
- * shows no action of Lightning and pays more than MAX_SHARE of its time for such hits, stepflame
- * detaches these probes, and attaches them now and then for a trial, in case Lightning starts later.
+ * landmarks are detached from a process that makes steps and has not imported Lightning, until it
+ * does. (They are attached at first, since a program may begin to train some 0.4 s after it began to
+ * import Lightning.)
+ *
+ * Throttling keeps them from slowing other jobs that have no use for them: while a process shows no
+ * action of Lightning and pays more than MAX_SHARE of its time for such hits, stepflame detaches
+ * these probes, and attaches them now and then for a trial, in case Lightning starts later; but not
+ * while the process imports modules, for which Python calls next() a lot.
  */
 #define PERIOD_NS   200000000ULL   /* interval for counting hits and looking for Lightning, length of a trial */
-#define LOOK_SHARE  64             /* a look for Lightning takes at most one part in so many of the time */
+#define LOOK_SHARE  32             /* looking for Lightning takes at most one part in so many of a core */
+#define SETTLED_NS  5000000000ULL  /* without a new module: it imports nothing any more */
 #define DETACHED_NS 10000000000ULL /* between trials */
 #define MAX_SHARE   0.01           /* of the time of one thread */
 
@@ -227,7 +233,9 @@ enum landmark_set {
 struct landmarks {
 	bool lightning;             /* the process has shown an action of Lightning */
 	bool imported;              /* it has imported Lightning, or that cannot be known */
+	bool without;               /* it trains without Lightning: SET_ACTIONS is detached */
 	int64_t module_cnt;         /* it had imported so many modules at the last look */
+	uint64_t grew_ns;           /* when that was another number than before */
 	uint64_t look_at_ns;        /* when the next look is due */
 	uint64_t idle_hits;         /* at read_ns */
 	uint64_t read_ns;           /* when idle_hits was last read */
@@ -303,18 +311,21 @@ static bool is_lightning(const char *module)
 static void look_for_lightning(const struct target *t)
 {
 	struct landmarks *l = state_of(t);
-	uint64_t now = session__now_ns();
+	uint64_t now = session__now_ns(), cpu_ns = deputy__cpu_ns();
+	int64_t before = l->module_cnt;
 
-	if (l->imported || now < l->look_at_ns)
+	if (l->lightning || now < l->look_at_ns)
 		return;
-	l->imported = py_modules__any(t->process.pid, &t->python, is_lightning, &l->module_cnt);
-	l->look_at_ns = now + PERIOD_NS + LOOK_SHARE * (session__now_ns() - now);
+	if (py_modules__any(t->process.pid, &t->python, is_lightning, &l->module_cnt))
+		l->imported = true;
+	if (l->module_cnt != before)
+		l->grew_ns = now;
+	l->look_at_ns = now + PERIOD_NS + LOOK_SHARE * (deputy__cpu_ns() - cpu_ns);
 }
 
-static bool has_lightning(const struct session *s, const struct target *t)
+static bool may_be_lightning(const struct session *s, const struct target *t)
 {
-	look_for_lightning(t);
-	return state_of(t)->imported;
+	return !state_of(t)->without;
 }
 
 static bool shows_lightning(const struct session *s, const struct target *t)
@@ -342,12 +353,17 @@ static bool on_lightning(struct session *s, const struct rec_hdr *record)
 	return false;
 }
 
+static void detach_actions(struct session *s, struct target *t)
+{
+	target__detach_set(s, t, SOURCE_LANDMARKS, SET_ACTIONS, t->python_dev, t->python_inode);
+	target__detach_set(s, t, SOURCE_LANDMARKS, SET_LATE, t->python_dev, t->python_inode);
+}
+
 static void throttle_landmarks(struct session *s, struct target *t, uint64_t idle, uint64_t elapsed_ns, uint64_t now)
 {
 	struct landmarks *l = state_of(t);
 
-	target__detach_set(s, t, SOURCE_LANDMARKS, SET_ACTIONS, t->python_dev, t->python_inode);
-	target__detach_set(s, t, SOURCE_LANDMARKS, SET_LATE, t->python_dev, t->python_inode);
+	detach_actions(s, t);
 	l->detached_until_ns = now + DETACHED_NS;
 	if (!l->noted)
 		session__note(s,
@@ -381,17 +397,27 @@ static void throttle(struct session *s, struct target *t, const struct proc *pro
 
 static void observe(struct session *s, struct target *t, const struct proc *proc)
 {
+	struct landmarks *l = state_of(t);
+	bool without;
+
 	if (t->gone || !t->python_inode || s->window_end_ns)
 		return;
-	if (state_of(t)->imported)
+	look_for_lightning(t);
+	without = !l->imported && !proc->landmarks.profile_code && (l->without || targets__has_steps(proc));
+	if (without != l->without) {
+		l->without = without;
+		if (without)
+			detach_actions(s, t);
+		else
+			target__attach_again(s, t);
+	} else if (!without && session__now_ns() - l->grew_ns >= SETTLED_NS) {
 		throttle(s, t, proc);
-	else if (has_lightning(s, t))
-		target__attach_again(s, t);
+	}
 }
 
 const struct source source_landmarks = {
 	.target_bytes = sizeof(struct landmarks),
-	.sets = {[SET_ACTIONS] = {.wanted = has_lightning},
+	.sets = {[SET_ACTIONS] = {.wanted = may_be_lightning},
 		 [SET_LATE] = {.wanted = shows_lightning, .attached = enable_fetches}},
 	.records = {{REC_PROC, sizeof(struct rec_proc), on_lightning}},
 	.holds = holds,
