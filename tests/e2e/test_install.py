@@ -254,7 +254,7 @@ def test_completion_of_bash():
         assert bash("stepflame", command, "--") == options(command)
     assert bash("stepflame", "record", "--children", "") == bash("stepflame", "record", "--children", "=", "") == {"all", "workers", "none"}
     assert bash("stepflame", "record", "--gpu", "c") == {"cupti"}
-    formats = {"chrome", "perfetto", "tensorboard", "speedscope", "pprof", "folded", "pstats"}
+    formats = {"arrow", "chrome", "perfetto", "tensorboard", "speedscope", "pprof", "folded", "pstats"}
     assert bash("stepflame", "export", "--format", "") == bash("stepflame", "export", "-f", "") == formats
     assert bash("stepflame", "top", "--view", "") == {"actions", "functions", "waits", "threads", "steps", "processes"}
     keys = bash("stepflame", "report", "--sort", "")
