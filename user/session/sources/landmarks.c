@@ -223,8 +223,10 @@ enum landmark_set {
  * these probes, and attaches them now and then for a trial, in case Lightning starts later; but not
  * while the process imports modules, for which Python calls next() a lot.
  */
-#define PERIOD_NS   200000000ULL   /* interval for counting hits and looking for Lightning, length of a trial */
-#define LOOK_SHARE  32             /* looking for Lightning takes at most one part in so many of a core */
+#define PERIOD_NS   200000000ULL   /* interval for counting hits, length of a trial */
+#define LOOK_NS     200000000ULL   /* interval for looking for Lightning; */
+#define LOOK_MAX_NS 2000000000ULL  /* of who has imported nothing for long */
+#define LOOK_SHARE  32             /* it takes at most one part in so many of a core */
 #define SETTLED_NS  5000000000ULL  /* without a new module: it imports nothing any more */
 #define DETACHED_NS 10000000000ULL /* between trials */
 #define MAX_SHARE   0.01           /* of the time of one thread */
@@ -308,19 +310,27 @@ static bool is_lightning(const char *module)
 		ends_with(module, ".profiler.base"));
 }
 
+static uint64_t look_interval_ns(const struct landmarks *l, uint64_t now)
+{
+	uint64_t ns = (now - l->grew_ns) / 16;
+
+	return ns < LOOK_NS ? LOOK_NS : ns < LOOK_MAX_NS ? ns : LOOK_MAX_NS;
+}
+
 static void look_for_lightning(const struct target *t)
 {
 	struct landmarks *l = state_of(t);
-	uint64_t now = session__now_ns(), cpu_ns = deputy__cpu_ns();
+	uint64_t now = session__now_ns(), cpu_ns;
 	int64_t before = l->module_cnt;
 
 	if (l->lightning || now < l->look_at_ns)
 		return;
+	cpu_ns = deputy__cpu_ns();
 	if (py_modules__any(t->process.pid, &t->python, is_lightning, &l->module_cnt))
 		l->imported = true;
 	if (l->module_cnt != before)
 		l->grew_ns = now;
-	l->look_at_ns = now + PERIOD_NS + LOOK_SHARE * (deputy__cpu_ns() - cpu_ns);
+	l->look_at_ns = now + look_interval_ns(l, now) + LOOK_SHARE * (deputy__cpu_ns() - cpu_ns);
 }
 
 static bool may_be_lightning(const struct session *s, const struct target *t)
