@@ -11,51 +11,7 @@ import statistics
 import tempfile
 import time
 
-from paired import Job, Recording, spread
-
-JOB = r'''
-import array, os, sys, time, warnings, logging
-warnings.filterwarnings("ignore")
-logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-import torch
-kind, width, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-torch.set_num_threads(1)
-torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 10))
-data = torch.utils.data.TensorDataset(torch.randn(20000, width), torch.randint(0, 10, (20000,)))
-loader = torch.utils.data.DataLoader(data, batch_size=16)
-loss_of = torch.nn.functional.cross_entropy
-log = open(out, "ab", buffering=0)
-def stamp(times=array.array("d")):
-    times.append(time.perf_counter())
-    if len(times) >= 64:
-        log.write(times.tobytes())
-        del times[:]
-if kind == "plain":
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    print("ready", flush=True)
-    while True:
-        for x, y in loader:
-            optimizer.zero_grad()
-            loss_of(model(x), y).backward()
-            optimizer.step()
-            stamp()
-import lightning
-class Module(lightning.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.model = model
-    def training_step(self, batch, index):
-        return loss_of(self.model(batch[0]), batch[1])
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.01)
-    def on_train_batch_end(self, *args):
-        stamp()
-print("ready", flush=True)
-lightning.Trainer(max_epochs=-1, accelerator="cpu", logger=False, enable_checkpointing=False,
-                  enable_progress_bar=False, enable_model_summary=False).fit(Module(), loader)
-'''
-
+from paired import TRAINING, Job, Recording, spread
 
 def step_time(times: list[float], begin: float, end: float) -> float:
     """Median step of a window, its first and last tenth of a second left out."""
@@ -69,7 +25,7 @@ def cpu_time(times: list[float], begin: float, end: float, seconds: float) -> fl
 
 def paired(stepflame: str, folder: str, kind: str, width: int, rounds: int, seconds: float,
            options: list[str]) -> None:
-    job, windows, cpu, reports = Job(folder, JOB, kind, str(width)), [], [], []
+    job, windows, cpu, reports = Job(folder, TRAINING, kind, str(width), "16"), [], [], []
     time.sleep(3)  # past the first epoch's warm-up
     try:
         for _ in range(rounds):
@@ -88,7 +44,7 @@ def paired(stepflame: str, folder: str, kind: str, width: int, rounds: int, seco
             cpu.append((cpu_b - cpu_a, cpu_d - cpu_c))
     finally:
         job.stop()
-    times = job.times()
+    times = [when for when, _ in job.stamps()]
     ratios, cpu_ratios, after, free = [], [], [], []
     for (before_window, window, after_window), (cpu_before, cpu_inside) in zip(windows, cpu):
         one, two, three = (step_time(times, *w) for w in (before_window, window, after_window))

@@ -9,7 +9,6 @@ compared with the paused ones before and behind it, by the CPU time of the job's
 is shared does not count: some 60 such pairs tell a difference of 0.3 %. The last line compares paused times with each other.
 """
 import argparse
-import array
 import json
 import os
 import statistics
@@ -18,55 +17,8 @@ import sys
 import tempfile
 import time
 
-from paired import Job, wait_for
+from paired import TRAINING, Job, wait_for
 
-SCRIPT = r"""
-import array, logging, sys, time, warnings
-warnings.filterwarnings("ignore")
-logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-import torch
-kind, width, batch, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-torch.set_num_threads(1)
-torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 10))
-data = torch.utils.data.TensorDataset(torch.randn(20000, width), torch.randint(0, 10, (20000,)))
-loader = torch.utils.data.DataLoader(data, batch_size=batch)
-loss_of = torch.nn.functional.cross_entropy
-log = open(out, "ab", buffering=0)
-times = array.array("d")
-def stamp():
-    times.extend((time.monotonic(), time.thread_time()))
-    if len(times) >= 64:
-        log.write(times.tobytes())
-        del times[:]
-def outer(depth):
-    return outer(depth - 1) if depth else sum(range(200))
-if kind != "lightning":
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    print("ready", flush=True)
-    while True:
-        for x, y in loader:
-            optimizer.zero_grad()
-            loss_of(model(x), y).backward()
-            optimizer.step()
-            for _ in range(20 if kind == "functions" else 0):
-                outer(20)
-            stamp()
-import lightning
-class Module(lightning.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.model = model
-    def training_step(self, batch, index):
-        return loss_of(self.model(batch[0]), batch[1])
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.01)
-    def on_train_batch_end(self, *args):
-        stamp()
-print("ready", flush=True)
-lightning.Trainer(max_epochs=-1, accelerator="cpu", logger=False, enable_checkpointing=False,
-                  enable_progress_bar=False, enable_model_summary=False).fit(Module(), loader)
-"""
 # name: kind, width of the model, batch
 JOBS = {
     "plain-tiny": ("plain", 64, 16),
@@ -125,13 +77,6 @@ def centre(values: list[float]) -> tuple[float, float]:
     return statistics.mean(kept), statistics.stdev(moved) / ((1 - 2 * cut / len(values)) * len(values) ** 0.5)
 
 
-def stamps_of(job: Job) -> list[tuple[float, float]]:
-    raw = open(job.times_path, "rb").read()
-    values = array.array("d")
-    values.frombytes(raw[: len(raw) // 16 * 16])
-    return list(zip(values[::2], values[1::2]))
-
-
 def said(stepflame: str, folder: str, pid: int, frequency: int) -> float:
     """The percentage that a recording says it costs the job."""
     file = os.path.join(folder, "said.rec")
@@ -143,7 +88,7 @@ def said(stepflame: str, folder: str, pid: int, frequency: int) -> float:
 
 def measure(stepflame: str, name: str, frequency: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        job = Job(folder, SCRIPT, *map(str, JOBS[name]))
+        job = Job(folder, TRAINING, *map(str, JOBS[name]))
         try:
             time.sleep(4)  # past the first epoch's warm-up
             says = said(stepflame, folder, job.pid, frequency)
@@ -159,7 +104,7 @@ def measure(stepflame: str, name: str, frequency: int, seconds: float) -> None:
             finally:
                 watch.terminate()
                 watch.wait()
-            stamps = stamps_of(job)
+            stamps = job.stamps()
         finally:
             job.stop()
     means = [(recorded, step_cpu(stamps, begin, end)) for recorded, begin, end in parts]

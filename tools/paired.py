@@ -14,6 +14,56 @@ import sys
 import time
 
 
+# A Job that trains: KIND (plain, functions, lightning) WIDTH BATCH. Behind each step, when that was and the CPU time of its thread.
+TRAINING = r"""
+import array, logging, sys, time, warnings
+warnings.filterwarnings("ignore")
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+import torch
+kind, width, batch, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 10))
+data = torch.utils.data.TensorDataset(torch.randn(20000, width), torch.randint(0, 10, (20000,)))
+loader = torch.utils.data.DataLoader(data, batch_size=batch)
+loss_of = torch.nn.functional.cross_entropy
+log = open(out, "ab", buffering=0)
+times = array.array("d")
+def stamp():
+    times.extend((time.monotonic(), time.thread_time()))
+    if len(times) >= 64:
+        log.write(times.tobytes())
+        del times[:]
+def outer(depth):
+    return outer(depth - 1) if depth else sum(range(200))
+if kind != "lightning":
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    print("ready", flush=True)
+    while True:
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss_of(model(x), y).backward()
+            optimizer.step()
+            for _ in range(20 if kind == "functions" else 0):
+                outer(20)
+            stamp()
+import lightning
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = model
+    def training_step(self, batch, index):
+        return loss_of(self.model(batch[0]), batch[1])
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+    def on_train_batch_end(self, *args):
+        stamp()
+print("ready", flush=True)
+lightning.Trainer(max_epochs=-1, accelerator="cpu", logger=False, enable_checkpointing=False,
+                  enable_progress_bar=False, enable_model_summary=False).fit(Module(), loader)
+"""
+
+
 def wait_for(path: str, text: str, process: subprocess.Popen, seconds: float = 60) -> None:
     """Until the process has written the text to the file."""
     end = time.monotonic() + seconds
@@ -56,6 +106,11 @@ class Job:
         times = array.array("d")
         times.frombytes(raw[: len(raw) // 8 * 8])
         return list(times)
+
+    def stamps(self) -> list[tuple[float, float]]:
+        """Of TRAINING: (when, CPU time so far), in seconds."""
+        times = self.times()
+        return list(zip(times[::2], times[1::2]))
 
 
 class Asked:

@@ -108,10 +108,8 @@ static const struct argp_option options[] = {
 	 "end the recording a second after that happens; may be given several times. slow: a step takes longer than "
 	 "TIME, or twice as long as the longest of the last 256, and 100 ms longer; slower: steps become longer by N % "
 	 "(default 10) for good; straggler: of the ranks of a job, the work of one is N % (default 10) longer than "
-	 "that "
-	 "of the others, which wait for it; stall: no step ends for TIME, or for 10 median steps, but at least a "
-	 "minute; "
-	 "end: one of the processes is killed, or ends with an error",
+	 "that of the others, which wait for it; stall: no step ends for TIME, or for 10 median steps, but at least a "
+	 "minute; end: one of the processes is killed, or ends with an error",
 	 0},
 	{"user", OPT_USER, "NAME|UID", 0,
 	 "run the command as this user (default: behind sudo the one who called it, else the one that stepflame runs "

@@ -41,8 +41,7 @@ void until__option(struct argp_state *state, struct trigger_options *options, co
 	}
 	argp_error(state,
 		   "%s wants slow, slow=TIME, slower, slower=PERCENT, straggler, straggler=PERCENT, stall, stall=TIME "
-		   "or end, "
-		   "not '%s'",
+		   "or end, not '%s'",
 		   option, text);
 }
 

@@ -101,11 +101,29 @@ static void take_word(struct argp_state *state, struct watch_args *args, char *w
 			   word, args->question.verb);
 }
 
+static unsigned int parse_per_hour(struct argp_state *state, const char *text)
+{
+	char *end;
+	unsigned long per_hour = strtoul(text, &end, 10);
+
+	if (*end || *text == '-' || !per_hour || per_hour > PER_HOUR_MAX)
+		argp_error(state, "--per-hour wants 1 to %d, not '%s'", PER_HOUR_MAX, text);
+	return (unsigned int)per_hour;
+}
+
+static const char *parse_address(struct argp_state *state, const char *text)
+{
+	if (!listener__is_address(text))
+		argp_error(state,
+			   "--listen wants an address in digits and a port, 127.0.0.1:9465 or [::1]:9465, not '%s'",
+			   text);
+	return text;
+}
+
 static error_t parse_watch(int key, char *arg, struct argp_state *state)
 {
 	struct watch_args *args = state->input;
 	struct watch_options *watch = &args->watch;
-	char *end;
 
 	switch (key) {
 	case 'd':
@@ -143,9 +161,7 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 		watch->quiet_ns = session_args__time(state, arg);
 		return 0;
 	case OPT_PER_HOUR:
-		watch->per_hour = strtoul(arg, &end, 10);
-		if (*end || *arg == '-' || !watch->per_hour || watch->per_hour > PER_HOUR_MAX)
-			argp_error(state, "--per-hour wants 1 to %d, not '%s'", PER_HOUR_MAX, arg);
+		watch->per_hour = parse_per_hour(state, arg);
 		return 0;
 	case OPT_KEEP_EVERY:
 		watch->keep_every_ns = session_args__time(state, arg);
@@ -159,12 +175,7 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 		watch->session.frequency = session_args__frequency(state, arg);
 		return 0;
 	case OPT_LISTEN:
-		watch->listen = arg;
-		if (!listener__is_address(arg))
-			argp_error(state,
-				   "--listen wants an address in digits and a port, 127.0.0.1:9465 or [::1]:9465, not "
-				   "'%s'",
-				   arg);
+		watch->listen = parse_address(state, arg);
 		return 0;
 	case OPT_TOKEN_FILE:
 		watch->token_file = arg;

@@ -7,6 +7,7 @@
 #include "include/probes.h"
 #include "stepflame.skel.h"
 #include "user/elf/functions.h"
+#include "user/lib/compare.h"
 #include "user/lib/log.h"
 #include "user/proc/deputy.h"
 #include "user/runtime/python/pydict.h"
@@ -223,10 +224,15 @@ enum landmark_set {
  * these probes, and attaches them now and then for a trial, in case Lightning starts later; but not
  * while the process imports modules, for which Python calls next() a lot.
  */
-#define PERIOD_NS   200000000ULL   /* interval for counting hits, length of a trial */
-#define LOOK_NS     200000000ULL   /* interval for looking for Lightning; */
-#define LOOK_MAX_NS 2000000000ULL  /* of who has imported nothing for long */
-#define LOOK_SHARE  32             /* it takes at most one part in so many of a core */
+#define PERIOD_NS 200000000ULL /* interval for counting hits, length of a trial */
+/*
+ * Looks for Lightning come at an interval of so much of the time since the process imported
+ * something, within these bounds, and take at most one part in LOOK_SHARE of a core.
+ */
+#define LOOK_PART   (1.0 / 16)
+#define LOOK_NS     200000000ULL
+#define LOOK_MAX_NS 2000000000ULL
+#define LOOK_SHARE  32
 #define SETTLED_NS  5000000000ULL  /* without a new module: it imports nothing any more */
 #define DETACHED_NS 10000000000ULL /* between trials */
 #define MAX_SHARE   0.01           /* of the time of one thread */
@@ -293,31 +299,24 @@ static int find(struct session *s, struct target *t, const struct mapped_file *f
 	return 0;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-	size_t bytes = strlen(text), end_bytes = strlen(end);
-
-	return bytes >= end_bytes && !strcmp(text + bytes - end_bytes, end);
-}
-
 /* Lightning, under its own names, or its module of profilers under another one (bpf/actions.h: is_profile). */
 static bool is_lightning(const char *module)
 {
 	if (!strcmp(module, "lightning") || !strcmp(module, "pytorch_lightning"))
 		return true;
 	return strncmp(module, "torch.", 6) &&
-	       (ends_with(module, ".profilers.profiler") || ends_with(module, ".profiler.profiler") ||
-		ends_with(module, ".profiler.base"));
+	       (compare__ends_with(module, ".profilers.profiler") || compare__ends_with(module, ".profiler.profiler") ||
+		compare__ends_with(module, ".profiler.base"));
 }
 
 static uint64_t look_interval_ns(const struct landmarks *l, uint64_t now)
 {
-	uint64_t ns = (now - l->grew_ns) / 16;
+	uint64_t ns = (uint64_t)(LOOK_PART * (now - l->grew_ns));
 
 	return ns < LOOK_NS ? LOOK_NS : ns < LOOK_MAX_NS ? ns : LOOK_MAX_NS;
 }
 
-static void look_for_lightning(const struct target *t)
+static void look_for_lightning(struct target *t)
 {
 	struct landmarks *l = state_of(t);
 	uint64_t now = session__now_ns(), cpu_ns;
