@@ -14,7 +14,6 @@
 #include <cmocka.h>
 
 #include "tests/unit/build_job.h"
-#include "user/analysis/resources/growth.h"
 #include "user/analysis/resources/machine.h"
 #include "user/analysis/resources/resources.h"
 #include "user/proc/cgroup.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "user/analysis/flame/flame.h"
-#include "user/analysis/resources/use_curves.h"
+#include "user/analysis/resources/curves.h"
 #include "user/analysis/timeline/lanes.h"
 
 #define PAGE_RECORDINGS 2

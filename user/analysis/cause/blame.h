@@ -8,7 +8,7 @@
 
 #include "user/analysis/place/cpu_class.h"
 #include "user/analysis/place/place.h"
-#include "user/analysis/steps/rhythm.h"
+#include "user/analysis/steps/slow.h"
 #include "user/analysis/steps/steps.h"
 
 /*

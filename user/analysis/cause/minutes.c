@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "user/analysis/place/hotspots.h"
+#include "user/analysis/place/place.h"
 #include "user/lib/saturating.h"
 #include "user/model/resources.h"
 #include "user/model/rests.h"

@@ -9,11 +9,198 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/flame/flame_gpu.h"
+#include "user/analysis/flame/calltree.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
+#include "user/lib/search.h"
+#include "user/model/gpu.h"
 #include "user/model/job.h"
 #include "user/model/samples.h"
+#include "user/model/stacks.h"
+
+/* ---- what GPUs did while a thread waited for them ---- */
+
+/* A part of a sample's weight. */
+struct flame_part {
+	uint32_t node;
+	uint64_t ns;
+};
+
+/*
+ * Each instant of a process belongs to the one GPU activity, of those running then on any GPU, that
+ * began first. So the parts of a wait never exceed the wait.
+ */
+
+/*
+ * A time that belongs to work of one name. The pieces of a process do not overlap, and are in time
+ * order.
+ */
+struct piece {
+	uint64_t start_ns, end_ns;
+	uint32_t pid;
+	uint32_t work; /* number in works */
+};
+
+struct flame_gpu {
+	const struct stacks *stacks;
+	const struct gpu_act *activities;
+	struct array pieces;
+	struct intern works;  /* keys that identify work */
+	struct array samples; /* uint32_t by work: index of one of its activities */
+	uint64_t *ns;         /* by work: its part of the current sample */
+	struct array parts;   /* struct flame_part, of the current sample; node holds the work at first */
+};
+
+/* Names are hashes; copies and sets, which have no names, get small numbers. */
+static uint64_t gpu_work_key(const struct gpu_act *activity)
+{
+	if (activity->kind == GPU_ACTIVITY_COPY || activity->kind == GPU_ACTIVITY_SET || !activity->name)
+		return 1 + activity->kind * GPU_DIRECTION__COUNT +
+		       (activity->kind == GPU_ACTIVITY_COPY ? activity->direction : 0);
+	return activity->name ^ (uint64_t)activity->kind << 56;
+}
+
+static int add_piece(struct flame_gpu *gpu, size_t index)
+{
+	const struct gpu_act *activity = &gpu->activities[index];
+	struct piece *last = gpu->pieces.cnt ? (struct piece *)gpu->pieces.items + gpu->pieces.cnt - 1 : NULL, *piece;
+	uint64_t start_ns = activity->start_ns, end_ns = gpu_act__end_ns(activity);
+	uint32_t work;
+
+	if (last && last->pid == activity->pid && last->end_ns > start_ns)
+		start_ns = last->end_ns;
+	if (!activity->start_ns || end_ns <= start_ns)
+		return 0;
+	if (intern__add(&gpu->works, gpu_work_key(activity), &work) ||
+	    array__grow(&gpu->samples, work + 1, sizeof(uint32_t)))
+		return -ENOMEM;
+	((uint32_t *)gpu->samples.items)[work] = index;
+	piece = array__add(&gpu->pieces, sizeof(*piece));
+	if (!piece)
+		return -ENOMEM;
+	*piece = (struct piece){start_ns, end_ns, activity->pid, work};
+	return 0;
+}
+
+static void flame_gpu__free(struct flame_gpu *gpu)
+{
+	if (!gpu)
+		return;
+	intern__free(&gpu->works);
+	free(gpu->samples.items);
+	free(gpu->pieces.items);
+	free(gpu->parts.items);
+	free(gpu->ns);
+	free(gpu);
+}
+
+static struct flame_gpu *flame_gpu__new(struct job *job)
+{
+	const struct gpu *of = job__gpu(job);
+	struct flame_gpu *gpu = of ? calloc(1, sizeof(*gpu)) : NULL;
+	size_t cnt;
+	int err = 0;
+
+	if (!gpu)
+		return NULL;
+	gpu->stacks = job__stacks(job);
+	gpu->activities = gpu__activities(of, &cnt);
+	for (size_t i = 0; i < cnt && !err; i++)
+		if (gpu_act__is_work(&gpu->activities[i]))
+			err = add_piece(gpu, i);
+	gpu->ns = calloc(gpu->samples.cnt + 1, sizeof(*gpu->ns));
+	if (!err && gpu->ns)
+		return gpu;
+	flame_gpu__free(gpu);
+	return NULL;
+}
+
+/* Whether the innermost waiting span is a synchronisation. */
+static bool is_sync(const struct flame_gpu *gpu, uint32_t path_number)
+{
+	struct path path = stacks__path(gpu->stacks, path_number);
+
+	for (uint32_t i = path.cnt; i > 0; i--)
+		if (path.spans[i - 1].kind == SPAN_SYNC || path.spans[i - 1].kind == SPAN_COMM)
+			return path.spans[i - 1].kind == SPAN_SYNC;
+	return false;
+}
+
+/* The first piece of a process that ends after an instant; the count if there is no such piece. */
+static size_t find_piece(const struct flame_gpu *gpu, uint32_t pid, uint64_t time_ns)
+{
+	const struct piece *pieces = gpu->pieces.items;
+	size_t low = SEARCH(i, 0, gpu->pieces.cnt,
+			    pieces[i].pid < pid || (pieces[i].pid == pid && pieces[i].end_ns <= time_ns));
+	return low;
+}
+
+static int flame_gpu__add_part(struct flame_gpu *gpu, uint32_t work, uint64_t ns)
+{
+	struct flame_part *part;
+
+	if (!gpu->ns[work]) {
+		part = array__add(&gpu->parts, sizeof(*part));
+		if (!part)
+			return -ENOMEM;
+		part->node = work;
+	}
+	gpu->ns[work] += ns;
+	return 0;
+}
+
+/* Finds the work running in [start_ns, end_ns), by its number. */
+static int find_parts(struct flame_gpu *gpu, uint32_t pid, uint64_t start_ns, uint64_t end_ns)
+{
+	const struct piece *pieces = gpu->pieces.items;
+	int err = 0;
+
+	for (size_t i = find_piece(gpu, pid, start_ns);
+	     i < gpu->pieces.cnt && pieces[i].pid == pid && pieces[i].start_ns < end_ns && !err; i++) {
+		uint64_t from = pieces[i].start_ns > start_ns ? pieces[i].start_ns : start_ns;
+		uint64_t to = pieces[i].end_ns < end_ns ? pieces[i].end_ns : end_ns;
+
+		err = flame_gpu__add_part(gpu, pieces[i].work, to - from);
+	}
+	return err;
+}
+
+/*
+ * Splits a sample that ends at `node` into the parts during which a GPU of its process worked, as
+ * child nodes. For a wait in a synchronisation, this splits its duration; for a sample on the CPU
+ * in one (a thread that spins), all its weight. The rest stays with `node`. *parts is valid until
+ * the next call. 0 or -ENOMEM.
+ */
+static int flame_gpu__split(struct flame_gpu *gpu, struct calltree *tree, const struct sample *sample, uint32_t node,
+			    const struct flame_part **parts, size_t *cnt)
+{
+	bool spins = sample->kind == SAMPLE_CPU;
+	uint64_t end_ns = sample->time_ns + spins;
+	uint64_t wanted_ns = spins ? 1 : sample->weight_ns;
+	struct flame_part *part;
+	int err = 0;
+
+	gpu->parts.cnt = *cnt = 0;
+	/* A sample that stands for several short waits does not show when those were. */
+	if (gpu->pieces.cnt && end_ns &&
+	    (spins ? is_sync(gpu, sample->path) : sample->cause == CAUSE_GPU_SYNC && sample->waits <= 1))
+		err = find_parts(gpu, sample->pid, end_ns > wanted_ns ? end_ns - wanted_ns : 0, end_ns);
+	part = gpu->parts.items;
+	for (size_t i = 0; i < gpu->parts.cnt; i++) {
+		const struct gpu_act *activity = &gpu->activities[((const uint32_t *)gpu->samples.items)[part[i].node]];
+		uint32_t work = part[i].node;
+
+		part[i].node = node;
+		part[i].ns = spins ? sample->weight_ns : gpu->ns[work];
+		gpu->ns[work] = 0;
+		err = err
+			      ?: calltree__add_work(tree, work, activity->kind, activity->direction, activity->name,
+						    &part[i].node);
+	}
+	*parts = part;
+	*cnt = gpu->parts.cnt;
+	return err;
+}
 
 struct flame {
 	struct map texts, functions, frames, nodes;
@@ -466,4 +653,160 @@ void flame__free(struct flame *flame)
 	free(flame->threads.items);
 	free(flame->tracks.items);
 	free(flame);
+}
+
+/* ---- choosing a part ---- */
+
+/*
+ * Chooses a part of a flame graph: some steps, some threads. The page (user/page/select.js) weighs
+ * in the same way.
+ */
+
+/* The steps of a track that are chosen. */
+struct chosen_steps {
+	const struct flame_track *track;
+	bool *steps;         /* by index */
+	uint64_t *before_us; /* by index: chosen time before it starts */
+	size_t cnt;
+};
+
+static uint64_t step_duration_us(const struct flame_step *step)
+{
+	return step->end_us - step->start_us;
+}
+
+/* The longest step first; of equal steps, the earlier one. */
+static int compare_slowest_first(const void *a, const void *b, void *steps)
+{
+	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	uint64_t x_us = step_duration_us((const struct flame_step *)steps + x);
+	uint64_t y_us = step_duration_us((const struct flame_step *)steps + y);
+
+	return x_us != y_us ? COMPARE(y_us, x_us) : COMPARE(x, y);
+}
+
+static int choose_slowest(struct chosen_steps *chosen, uint64_t number)
+{
+	size_t cnt = chosen->track->step_cnt;
+	uint32_t *order = calloc(cnt + 1, sizeof(*order));
+
+	if (!order)
+		return -ENOMEM;
+	for (size_t i = 0; i < cnt; i++)
+		order[i] = i;
+	if (cnt)
+		qsort_r(order, cnt, sizeof(*order), compare_slowest_first, chosen->track->steps);
+	for (size_t i = 0; i < cnt && i < number; i++)
+		chosen->steps[order[i]] = true;
+	free(order);
+	return 0;
+}
+
+static int choose_steps(const struct flame_choice *choice, struct chosen_steps *chosen)
+{
+	const struct flame_step *steps = chosen->track->steps;
+	uint64_t before_us = 0;
+	int err = 0;
+
+	chosen->steps = calloc(chosen->track->step_cnt + 1, sizeof(*chosen->steps));
+	chosen->before_us = calloc(chosen->track->step_cnt + 1, sizeof(*chosen->before_us));
+	if (!chosen->steps || !chosen->before_us)
+		return -ENOMEM;
+	if (choice->steps == FLAME_SLOWEST)
+		err = choose_slowest(chosen, choice->number);
+	for (size_t i = 0; i < chosen->track->step_cnt && !err; i++) {
+		if (choice->steps == FLAME_STEP)
+			chosen->steps[i] = steps[i].index == choice->number;
+		chosen->before_us[i] = before_us;
+		before_us += chosen->steps[i] ? step_duration_us(&steps[i]) : 0;
+		chosen->cnt += chosen->steps[i];
+	}
+	return err;
+}
+
+/* The last step that starts at or before an instant; -1: no step. */
+static long find_step(const struct flame_track *track, uint64_t time_us)
+{
+	size_t low = SEARCH(i, 0, track->step_cnt, track->steps[i].start_us <= time_us);
+	return (long)low - 1;
+}
+
+/* Chosen time before an instant. */
+static uint64_t chosen_before(const struct chosen_steps *chosen, uint64_t time_us)
+{
+	long at = find_step(chosen->track, time_us);
+	const struct flame_step *step;
+
+	if (at < 0)
+		return 0;
+	step = &chosen->track->steps[at];
+	if (!chosen->steps[at])
+		return chosen->before_us[at];
+	return chosen->before_us[at] + (time_us < step->end_us ? time_us - step->start_us : step_duration_us(step));
+}
+
+static double weigh_row(const struct chosen_steps *chosen, const struct flame_row *row)
+{
+	uint64_t start_us = row->end_us - (row->span_us < row->end_us ? row->span_us : row->end_us);
+	long at;
+
+	if (row->span_us)
+		return (double)row->weight_ns * (chosen_before(chosen, row->end_us) - chosen_before(chosen, start_us)) /
+		       row->span_us;
+	at = find_step(chosen->track, row->end_us);
+	if (at < 0 || !chosen->steps[at] || row->end_us >= chosen->track->steps[at].end_us)
+		return 0;
+	return row->weight_ns;
+}
+
+bool flame__chooses(const struct flame *flame, const struct flame_choice *choice, const struct flame_thread *thread)
+{
+	size_t cnt;
+	const struct flame_track *tracks = flame__tracks(flame, &cnt);
+	bool has_track = false;
+
+	if (thread->recording != choice->recording || (choice->pid && thread->pid != choice->pid))
+		return false;
+	for (size_t i = 0; i < cnt; i++)
+		has_track |= tracks[i].recording == choice->recording && (!choice->pid || tracks[i].pid == choice->pid);
+	return choice->all_threads || (has_track ? thread->steps : choice->pid || thread->main);
+}
+
+static void weigh_thread(const struct flame_thread *thread, const struct chosen_steps *chosen, double *ns)
+{
+	const struct flame_row *rows = thread->rows.items;
+
+	for (size_t i = 0; i < thread->rows.cnt; i++)
+		ns[rows[i].node] += chosen ? weigh_row(chosen, &rows[i]) : rows[i].weight_ns;
+}
+
+int flame__weigh(const struct flame *flame, const struct flame_choice *choice, double *ns, size_t *step_cnt)
+{
+	size_t thread_cnt, track_cnt;
+	const struct flame_thread *threads = flame__threads(flame, &thread_cnt);
+	const struct flame_track *tracks = flame__tracks(flame, &track_cnt);
+	struct chosen_steps *chosen = calloc(track_cnt + 1, sizeof(*chosen));
+	int err = chosen ? 0 : -ENOMEM;
+
+	*step_cnt = 0;
+	for (size_t i = 0; i < track_cnt && !err && choice->steps != FLAME_ALL_TIME; i++) {
+		chosen[i].track = &tracks[i];
+		err = choose_steps(choice, &chosen[i]);
+		if (tracks[i].recording == choice->recording && (!choice->pid || tracks[i].pid == choice->pid))
+			*step_cnt += chosen[i].cnt;
+	}
+	for (size_t i = 0; i < thread_cnt && !err; i++) {
+		if (!flame__chooses(flame, choice, &threads[i]))
+			continue;
+		if (choice->steps == FLAME_ALL_TIME)
+			weigh_thread(&threads[i], NULL, ns);
+		else if (threads[i].track >= 0)
+			weigh_thread(&threads[i], &chosen[threads[i].track], ns);
+	}
+	for (size_t i = 0; chosen && i < track_cnt; i++) {
+		free(chosen[i].steps);
+		free(chosen[i].before_us);
+	}
+	free(chosen);
+	return err;
 }

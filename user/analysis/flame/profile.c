@@ -7,15 +7,251 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/flame/inside.h"
 #include "user/analysis/place/cpu_class.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
+#include "user/lib/search.h"
 #include "user/model/labels.h"
+#include "user/model/samples.h"
 #include "user/model/stacks.h"
+
+/* ---- functions, as cProfile names them ---- */
+
+struct function_node {
+	struct node_key {
+		uint32_t file, name; /* texts */
+		uint64_t line;
+	} key;
+	struct function function;
+};
+
+static int number_function(struct functions *functions, const struct function *function, uint32_t *number)
+{
+	struct node_key key = {.line = function->line};
+	struct function_node *node;
+	uint32_t qualname;
+	char *const *texts;
+
+	if (map__add_text(&functions->texts, function->file, &key.file) ||
+	    map__add_text(&functions->texts, function->name, &key.name) ||
+	    map__add_text(&functions->texts, function->qualname, &qualname))
+		return -ENOMEM;
+	node = MAP_ADD(&functions->by_key, struct function_node, &key);
+	if (!node)
+		return -ENOMEM;
+	texts = functions->texts.items.items;
+	if (!node->function.file)
+		node->function = (struct function){texts[key.file], key.line, texts[key.name], texts[qualname]};
+	*number = MAP_INDEX(&functions->by_key, node) + 1;
+	return 0;
+}
+
+int functions__builtin(struct functions *functions, const char *prefix, const char *text, uint32_t *number)
+{
+	char *name;
+	int err;
+
+	if (!text || asprintf(&name, "<%s%s>", prefix, text) < 0)
+		return -ENOMEM;
+	err = number_function(functions, &(struct function){FUNCTION_BUILTIN_FILE, 0, name, name}, number);
+	free(name);
+	return err;
+}
+
+static int number_known(struct functions *functions, const struct code *code, uint32_t *number)
+{
+	struct function key = {.file = "?", .line = code->first_line, .qualname = "?"};
+	const char *dot;
+
+	if (code->file)
+		key.file = job__name_or_lost(functions->job, code->file);
+	if (code->name)
+		key.qualname = job__name_or_lost(functions->job, code->name);
+	if (!key.file || !key.qualname)
+		return -ENOMEM;
+	/* cProfile, and so Lightning, shows co_name. */
+	dot = strrchr(key.qualname, '.');
+	key.name = dot && dot[1] ? dot + 1 : key.qualname;
+	return number_function(functions, &key, number);
+}
+
+int functions__code(struct functions *functions, uint32_t code_number, uint32_t *number)
+{
+	const struct stacks *stacks = job__stacks(functions->job);
+	struct code code = stacks__code(stacks, code_number);
+	uint32_t *cached;
+	int err = 0;
+
+	if (array__grow(&functions->code_numbers, stacks__code_end(stacks), sizeof(*cached)))
+		return -ENOMEM;
+	cached = &((uint32_t *)functions->code_numbers.items)[code_number];
+	if (!*cached && code_number && code.known)
+		err = number_known(functions, &code, cached);
+	else if (!*cached)
+		err = functions__builtin(functions, "function ", code_number ? "lost" : "not readable", cached);
+	*number = *cached;
+	return err;
+}
+
+int functions__stack(struct functions *functions, const struct stack *stack)
+{
+	uint32_t number;
+	int err = 0;
+
+	for (uint32_t i = stack->cnt; i > 0 && !err; i--)
+		err = functions__code(functions, stack->frames[i - 1].code, &number);
+	return err;
+}
+
+int functions__symbol(struct functions *functions, uint64_t name_id, uint32_t *number)
+{
+	uint32_t symbol, *cached;
+	int err = intern__add(&functions->symbols, name_id, &symbol);
+
+	*number = 0;
+	if (err || !name_id)
+		return err;
+	if (array__grow(&functions->symbol_numbers, intern__end(&functions->symbols), sizeof(*cached)))
+		return -ENOMEM;
+	cached = &((uint32_t *)functions->symbol_numbers.items)[symbol];
+	if (!*cached)
+		err = functions__builtin(functions, "", job__name_or_lost(functions->job, name_id), cached);
+	*number = *cached;
+	return err;
+}
+
+const struct function *functions__get(const struct functions *functions, uint32_t number)
+{
+	return &((const struct function_node *)functions->by_key.items.items)[number - 1].function;
+}
+
+size_t functions__end(const struct functions *functions)
+{
+	return functions->by_key.items.cnt + 1;
+}
+
+void functions__free(struct functions *functions)
+{
+	map__free(&functions->by_key);
+	map__free_texts(&functions->texts);
+	free(functions->code_numbers.items);
+	intern__free(&functions->symbols);
+	free(functions->symbol_numbers.items);
+	*functions = (struct functions){0};
+}
+
+/* ---- which part of a stack ran in a span ---- */
+
+/*
+ * The sample's stack and the stack at a span's end share the frames around the span: from the
+ * outermost inwards, the same functions at the same instructions, except for the last shared frame,
+ * which begins and ends the span. Of the stacks recorded for a span, the longest match counts:
+ * stacks of other calls of the span share fewer frames. The stacks are sorted, so the best match is
+ * next to the position of the sample's stack.
+ */
+struct inside {
+	const struct stacks *stacks;
+	struct around *arounds; /* by span, then by stack */
+	size_t cnt;
+};
+
+/*
+ * Compares from the outermost frame inwards. *shared: number of frames with the same functions up
+ * to the first difference, including the frame that differs only in its instruction.
+ */
+static int compare_stacks(const struct stack *x, const struct stack *y, uint32_t *shared)
+{
+	uint32_t cnt = x->cnt < y->cnt ? x->cnt : y->cnt;
+
+	*shared = 0;
+	for (uint32_t i = 1; i <= cnt; i++) {
+		const struct frame *a = &x->frames[x->cnt - i], *b = &y->frames[y->cnt - i];
+
+		if (a->code != b->code)
+			return COMPARE(a->code, b->code);
+		*shared = i;
+		if (a->offset != b->offset)
+			return COMPARE(a->offset, b->offset);
+	}
+	return COMPARE(x->cnt, y->cnt);
+}
+
+static int compare_around_name(const struct around *x, const struct around *y)
+{
+	return x->name != y->name ? COMPARE(x->name, y->name) : COMPARE(x->kind, y->kind);
+}
+
+static int compare_around(const void *a, const void *b, void *stacks)
+{
+	const struct around *x = a, *y = b;
+	struct stack of_x = stacks__stack(stacks, x->stack), of_y = stacks__stack(stacks, y->stack);
+	int result = compare_around_name(x, y);
+
+	return result ? result : compare_stacks(&of_x, &of_y, &(uint32_t){0});
+}
+
+/*
+ * How many innermost frames of a stack ran in the outermost span of that kind and name around it.
+ * *known: false if not known; then returns the count of all frames.
+ */
+static uint32_t inside__frames(const struct inside *inside, const struct path_span *span, uint32_t stack, bool *known)
+{
+	const struct around key = {.name = span->name, .kind = span->kind, .stack = stack}, *all = inside->arounds;
+	struct stack of_sample = stacks__stack(inside->stacks, stack);
+	uint32_t around = 0;
+	size_t low = SEARCH(i, 0, inside->cnt, compare_around(&all[i], &key, (void *)inside->stacks) < 0);
+	for (size_t i = low ? low - 1 : 0; i <= low && i < inside->cnt && !of_sample.cut; i++) {
+		struct stack other = stacks__stack(inside->stacks, all[i].stack);
+		uint32_t shared = 0;
+
+		if (!compare_around_name(&all[i], &key))
+			compare_stacks(&of_sample, &other, &shared);
+		around = shared > around ? shared : around;
+	}
+	*known = around || !of_sample.cnt;
+	return of_sample.cnt - around;
+}
+
+static struct inside *inside__new(const struct stacks *stacks, const struct samples *samples)
+{
+	struct inside *inside = calloc(1, sizeof(*inside));
+	size_t cnt;
+	const struct around *arounds = samples__arounds(samples, &cnt);
+
+	if (!inside)
+		return NULL;
+	inside->stacks = stacks;
+	inside->arounds = calloc(cnt + 1, sizeof(*inside->arounds));
+	if (!inside->arounds) {
+		free(inside);
+		return NULL;
+	}
+	/*
+	 * A span nested in one of the same name is part of that one. A stack without its outer
+	 * frames cannot be compared.
+	 */
+	for (size_t i = 0; i < cnt; i++)
+		if (!arounds[i].nested && !stacks__stack(stacks, arounds[i].stack).cut)
+			inside->arounds[inside->cnt++] = arounds[i];
+	if (inside->cnt)
+		qsort_r(inside->arounds, inside->cnt, sizeof(*inside->arounds), compare_around, (void *)stacks);
+	return inside;
+}
+
+static void inside__free(struct inside *inside)
+{
+	if (!inside)
+		return;
+	free(inside->arounds);
+	free(inside);
+}
+
+/* ---- samples, grouped ---- */
 
 enum { LEAF_MARK, LEAF_NATIVE, LEAF_KERNEL, LEAF_WAIT, LEAF__COUNT };
 

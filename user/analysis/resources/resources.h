@@ -6,6 +6,9 @@
 #ifndef STEPFLAME_USER_ANALYSIS_RESOURCES_RESOURCES_H
 #define STEPFLAME_USER_ANALYSIS_RESOURCES_RESOURCES_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "include/resource_records.h"
 #include "user/analysis/resources/cpu_limit.h"
 #include "user/analysis/steps/steps.h"
@@ -70,5 +73,46 @@ struct resource_span {
 /* false: no samples around it. */
 bool resource_samples__span(const struct resource_samples *samples, uint64_t start_ns, uint64_t end_ns,
 			    struct resource_span *out);
+
+/*
+ * Does a value grow all the time? A line through points by Theil and Sen: its slope is the median of
+ * the slopes between any two points, which outliers hardly move; the error comes from their order
+ * (Sen 1968, by Kendall's variance).
+ */
+
+#define GROWTH_MIN_CNT 12 /* points: fewer say nothing */
+
+struct growth_point {
+	double s, value; /* seconds, ascending */
+};
+
+struct growth {
+	bool steady;                    /* it grows in each third of the time, and hardly by chance (1 %) */
+	double per_s;                   /* slope; 0: too few points */
+	double least_per_s, most_per_s; /* with 99 % */
+};
+
+/* Of many points, takes the medians of blocks. 0 or -ENOMEM. */
+int growth__find(const struct growth_point *points, size_t cnt, struct growth *out);
+
+/*
+ * Memory that is used up although no process grows: a forked worker shares the pages of its process
+ * until one of both writes into them, for which counting a reference is enough (Python's lists of
+ * objects, as datasets have them). Then the page is copied. Resident memory counts a page in both
+ * before and after.
+ */
+
+struct copied_pages {
+	double per_s;    /* bytes by which the machine's available memory shrinks; 0: not seen */
+	double faults_s; /* minor faults a second of the workers and children */
+};
+
+/*
+ * Looks at the machine of the first process of `uses`, between the first and the last step. All of these must
+ * be so: available memory shrinks all the time; the job's processes grow by less than a third of it; and its
+ * workers have page faults for half of it. 0 or -ENOMEM.
+ */
+int copied_pages__find(struct job *job, const struct step_track *tracks, size_t track_cnt,
+		       const struct resource_use *uses, size_t cnt, struct copied_pages *out);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "user/analysis/cause/blame.h"
 #include "user/analysis/compare/ranks.h"
-#include "user/analysis/gpu/gpu_steps.h"
+#include "user/analysis/gpu/gpu_time.h"
 
 #define STEPFLAME_VERDICTS(X)       \
 	X(UNCLEAR, "unclear")       \

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/place/hotspots.h"
+#include "user/analysis/place/place.h"
 #include "user/analysis/verdict/verdict_private.h"
 #include "user/lib/histograms.h"
 #include "user/lib/intern.h"
