@@ -34,6 +34,8 @@ struct watch {
 	int failed;      /* -errno of what somebody has asked for: the end */
 	int metrics_err; /* of the last time they were written */
 	uint64_t now_ns, next_look_ns, next_metrics_ns, next_room_ns;
+	uint64_t looked_ns, looked_at_ns; /* what looks have taken, less what they may; at the last one */
+	bool looks_late;
 	bool short_of_room; /* at the last look */
 	uint64_t event_ns;  /* when the first event that waits was seen; 0: there is none */
 	uint64_t hour_ns;   /* begin of this hour */

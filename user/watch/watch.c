@@ -20,6 +20,8 @@
 
 #define POLL_MS    100
 #define LOOK_NS    2000000000ull
+#define LOOK_SHARE 5              /* looks for jobs, with the attaches, take a fifth of the time at most, */
+#define LOOKED_MAX 60000000000ull /* once they have taken so much more */
 #define METRICS_NS 5000000000ull
 
 /* ---- the folder ---- */
@@ -27,6 +29,14 @@
 static int refuse_folder(const char *path, int err)
 {
 	log__error("choose another folder with --state", "cannot use the folder %s: %s", path, strerror(-err));
+	return err;
+}
+
+/* What is there is none of ours, as we make it. */
+static int refuse_entry(const char *folder, const char *name, int err)
+{
+	log__error("move it away, or choose another folder with --state", "cannot use %s/%s: %s", folder, name,
+		   strerror(-err));
 	return err;
 }
 
@@ -38,7 +48,7 @@ static int lock_folder(struct watch *watch)
 	snprintf(path, sizeof(path), "%s/lock", watch->options->state);
 	watch->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (watch->lock < 0)
-		return refuse_folder(watch->options->state, -errno);
+		return refuse_entry(watch->options->state, "lock", -errno);
 	if (!flock(watch->lock, LOCK_EX | LOCK_NB))
 		return 0;
 	log__error("stop that one, or choose another folder with --state",
@@ -66,7 +76,7 @@ static int open_folder(struct watch *watch)
 	if (err)
 		return err;
 	err = control__open(&watch->control, state);
-	return err ? refuse_folder(state, err)
+	return err ? refuse_entry(state, CONTROL_NAME, err)
 		   : listener__open(&watch->listener, watch->options->listen, watch->options->token_file);
 }
 
@@ -78,7 +88,7 @@ static int open_ring(struct watch *watch)
 
 	snprintf(before, sizeof(before), "%s/ring-before.rec", watch->options->state);
 	if (rename(watch->ring_path, before) && errno != ENOENT)
-		return refuse_folder(watch->options->state, -errno);
+		return refuse_entry(watch->options->state, "ring-before.rec", -errno);
 	err = recording_writer__new(watch->ring_path, &watch->ring);
 	if (err)
 		return err;
@@ -125,15 +135,38 @@ static void tell_metrics(struct watch *watch, const struct session_progress *pro
 	listener__tell(&watch->listener, progress ? watch->metrics_path : NULL, watch->now_ns);
 }
 
+/* Of a host with very many processes, or on which jobs come and go all the time. When may the next one be? */
+static uint64_t pace_looks(struct watch *watch, uint64_t took_ns)
+{
+	uint64_t since_ns = watch->now_ns - watch->looked_at_ns, paid_ns = since_ns / LOOK_SHARE;
+
+	watch->looked_ns = (watch->looked_ns > paid_ns ? watch->looked_ns - paid_ns : 0) + took_ns;
+	watch->looked_at_ns = watch->now_ns;
+	if (!watch->looked_ns)
+		watch->looks_late = false;
+	if (watch->looked_ns <= LOOKED_MAX)
+		return 0;
+	if (!watch->looks_late)
+		log__warn("stepflame ps shows them",
+			  "looks for new jobs less often: many processes that have torch come and go, or the host has "
+			  "very many");
+	watch->looks_late = true;
+	return watch->now_ns + (watch->looked_ns - LOOKED_MAX) * LOOK_SHARE;
+}
+
 static int look_for_jobs(struct watch *watch)
 {
+	uint64_t begin_ns, late_ns;
 	int got;
 
 	if (watch->now_ns < watch->next_look_ns)
 		return 0;
+	begin_ns = clock__ns(CLOCK_MONOTONIC);
 	got = watched_jobs__look(&watch->jobs, watch->session);
-	if (got <= 0)
-		watch->next_look_ns = watch->now_ns + LOOK_NS;
+	late_ns = pace_looks(watch, clock__ns(CLOCK_MONOTONIC) - begin_ns);
+	watch->next_look_ns = got > 0 ? 0 : watch->now_ns + LOOK_NS;
+	if (watch->next_look_ns < late_ns)
+		watch->next_look_ns = late_ns;
 	return got < 0 ? got : 0;
 }
 
