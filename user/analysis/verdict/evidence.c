@@ -200,7 +200,7 @@ bool verdict__starts_workers(struct judge *j, const struct blame_group *group)
 }
 
 /*
- * verdict_input.c: says where the workers spend their time while the steps wait for them; false:
+ * Says where the workers spend their time while the steps wait for them; false:
  * the steps wait for no workers, or that is not known.
  */
 static bool say_workers(struct judge *j)
@@ -487,7 +487,7 @@ static void say(struct threads_search *f, const struct place *place)
 }
 
 /*
- * verdict_threads.c: says what the thread or process does for which the steps wait, if most of the waits that the
+ * Says what the thread or process does for which the steps wait, if most of the waits that the
  * verdict is about are for one; adds it to the place. false: they are not, or that is not known.
  */
 static bool say_threads(struct judge *j)
