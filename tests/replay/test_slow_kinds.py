@@ -51,6 +51,42 @@ def test_long_batches(tmp_path):
     assert [group["cause"] for group in found["causes"]] and "skipped_update" not in [group["cause"] for group in found["causes"]]
 
 
+CHANCE = [3, 11, 14, 29, 37, 43, 58, 61, 70, 77, 95, 101, 118, 127, 131, 150, 155, 163, 187]
+
+
+def longer_steps(which, factors):
+    """Steps of 4 ms forward, 5 backward, 1 optimizer, on a CPU that some of them have to themselves: the others take `factors` times as long."""
+    yield from preamble()
+    yield rec.boundary(PID, PID, 0, START, rule=3)
+    at = START
+    for index in range(1, 191):
+        begin = at
+        phases = [0, 0, *(round(ms * MS * (times if index in which else 1)) for ms, times in zip((4, 5, 1), factors))]
+        at += sum(phases)
+        for end in range(begin + 2 * MS, at, 2 * MS):
+            yield rec.sample(PID, PID, rec.CPU, end, 2 * MS, 212, BACKWARD)
+        yield rec.boundary(PID, PID, index, at, phases, 3)
+
+
+@pytest.mark.parametrize("factors", [(1.8, 1.8, 1.8), (1.7, 1.9, 1.6)])
+def test_slower_cpu(tmp_path, factors):
+    """Every phase takes longer, the optimizer's too, in no rhythm: the CPU was slower. Nothing of what the steps do is to blame."""
+    found, _ = track(tmp_path, longer_steps(CHANCE, factors))
+    (group,) = found["causes"]
+    assert (group["cause"], group["phase"], group["count"], group["where"]) == ("unknown", None, len(CHANCE), [])
+
+
+@pytest.mark.parametrize(
+    "which, factors",
+    [(CHANCE, (1.8, 1.8, 1)), (CHANCE, (1.1, 2.6, 1.8)), (range(10, 191, 10), (1.8, 1.8, 1.8)), (CHANCE[:6], (1.8, 1.8, 1.8))],
+    ids=["the optimizer as before", "backward most", "every 10th", "too few"],
+)
+def test_more_work(tmp_path, which, factors):
+    """A larger batch leaves the optimizer as it is; another model has its turn."""
+    found, _ = track(tmp_path, longer_steps(which, factors))
+    assert [group["cause"] for group in found["causes"]] == ["op"]
+
+
 def test_few_of_many(tmp_path):
     """A rhythm is said of the steps that have it: 7 of 40."""
     records, at = [*preamble(), rec.boundary(PID, PID, 0, START, rule=3)], START

@@ -416,7 +416,7 @@ static int find_blame(struct blame_builder *b)
 	add_step_sums(b);
 	find_causes(b);
 	blame_builder__find_skipped(b);
-	return blame_builder__find_extra(b) ?: make_blame_groups(b) ?: sort_groups(b) ?: blame_builder__find_where(b);
+	return blame_builder__find_extra(b) ?: blame_builder__find_slower_cpu(b) ?: make_blame_groups(b) ?: sort_groups(b) ?: blame_builder__find_where(b);
 }
 
 int blame__new(struct job *job, const struct steps *steps, const struct step_track *track, struct blame *blame)

@@ -58,6 +58,8 @@ void blame_builder__find_skipped(struct blame_builder *b);
  * excess in one function that ordinary steps hardly call. 0 or -ENOMEM.
  */
 int blame_builder__find_extra(struct blame_builder *b);
+/* slower_cpu.c: finds the steps that did no more than others, on a slower CPU. 0 or -ENOMEM. */
+int blame_builder__find_slower_cpu(struct blame_builder *b);
 /*
  * blame_where.c: finds places, lines, wakers and rhythms of groups whose causes and steps are set.
  * 0 or -ENOMEM.
