@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +20,7 @@ import pytest
 import recfile
 from eventful import Watched
 from helpers import END_SECONDS, ERROR, OK, stepflame
+from namespace import Host, needs_namespace
 from test_budget import check_steps, start_of
 
 SLOW_SECONDS = 3
@@ -563,3 +565,62 @@ def test_bad_folder(tmp_path):
     (tmp_path / "file").touch()
     result = stepflame("watch", "--state", tmp_path / "file")
     assert result.returncode != OK and "fix:" in result.stderr, result
+
+
+@pytest.mark.parametrize("name", ["lock", "control", "ring-before.rec"])
+def test_name_in_the_way(tmp_path, name):
+    """What is no file of a watch is told by name, and left as it is."""
+    (tmp_path / "ring.rec").write_bytes(b"x")
+    (tmp_path / name).mkdir()
+    result = stepflame("watch", "--state", tmp_path, "-d", "300ms")
+    assert result.returncode == ERROR and "cannot use %s/%s: " % (tmp_path, name) in result.stderr and "fix: move it away" in result.stderr, result
+    assert (tmp_path / name).is_dir() and (tmp_path / "ring.rec").read_bytes() == b"x"
+
+
+def test_folder_of_another_version(bench):
+    """Its files are taken over or left alone, and nothing of them is waited for."""
+    state = bench.directory / "state"
+    state.mkdir(mode=0o700)
+    (state / "ring.rec").write_bytes(b"of another version")
+    (state / "unknown").write_text("to another version")
+    (state / "control").write_text("no socket")
+    (state / "metrics.prom").mkdir()
+    os.mkfifo(state / "paused-jobs")
+    watch = Watch(bench, state=state)
+    steps = Watched(bench)
+    watch.watches(steps)
+    watch.says("cannot write .*metrics.prom: Is a directory")
+    [job] = [job for job in json.loads(ask(watch, "status", "--json").stdout)["jobs"] if job["processes"][0]["pid"] == steps.pid]
+    assert not job["paused"]
+    steps.truth()
+    watch.end()
+    assert (state / "ring-before.rec").read_bytes() == b"of another version" and (state / "unknown").read_text() == "to another version"
+    refused = stepflame("report", state / "ring-before.rec")
+    assert refused.returncode != OK and "is not a stepflame recording" in refused.stderr, refused
+
+
+@pytest.mark.alone
+@needs_namespace
+def test_brief_processes(bench):
+    """As many as the machine forks, each with a library of torch's name, for half of a second: none is attached to; those that were seen are counted; a job beside them is watched."""
+    library, stop, truth = bench.directory / "libtorch_cpu.so", bench.directory / "stop", bench.directory / "brief"
+    library.write_bytes(bytes(8192))
+    state = bench.directory / "state"
+    brief = [sys.executable, helpers.JOBS / "brief.py", "--library", library, "--live", 0.5, "--stop", stop, "--out", truth]
+    watch = [helpers.STEPFLAME, "watch", "--state", state, "--leave-free", "1K"]
+    host = Host(bench, "STEPFLAME_WATCH=1", script=helpers.JOBS / "paced.py", args=["--stop", stop], beside=[watch, brief])
+    [pid] = host.pids
+    host.process.until_says("watches process %d" % pid, END_SECONDS, "stderr")
+    host.go.touch()
+
+    def value(name):
+        return metrics_of(state / "metrics.prom").get(name, 0) if (state / "metrics.prom").exists() else 0
+
+    helpers.until(END_SECONDS, lambda: value("stepflame_missed_processes_total") > 10, host.process.what)
+    helpers.until(END_SECONDS, lambda: value('stepflame_steps_total{job="pid %d",rank="pid %d"}' % (pid, pid)) > 100, host.process.what)
+    stop.touch()
+    helpers.until(END_SECONDS, truth.exists, host.process.what)
+    told = json.loads(truth.read_text())
+    assert value("stepflame_missed_processes_total") <= told["started"]
+    assert re.findall(r"watches process (\d+)", host.process.stderr) == [str(pid)] and "ended before it could be recorded" not in host.process.stderr
+    print("%.0f a second" % (told["started"] / told["seconds"]))

@@ -210,11 +210,33 @@ static void test_many(void **state)
 	assert_in_range(series, 64 * 20, 64 * 33);
 }
 
+/* Processes that only have torch, and those that have ended, are in nobody's way. */
+static void test_idle(void **state)
+{
+	metrics__forget(&metrics);
+	metrics.left_out = 0;
+	for (uint32_t pid = 1000; pid < 1000 + METRICS_RANKS; pid++)
+		target(pid, -1);
+	for (uint32_t pid = 2000; pid < 2000 + METRICS_RANKS; pid++)
+		step(pid, 1);
+	for (uint32_t pid = 2000; pid < 2000 + METRICS_RANKS; pid++)
+		assert_true(metrics__progress(&metrics, pid, &(struct rank_progress){}));
+	end(2005);
+	target(3000, -1);
+	assert_true(metrics__progress(&metrics, 2005, &(struct rank_progress){}));
+	step(3000, 1);
+	assert_false(metrics__progress(&metrics, 2005, &(struct rank_progress){}));
+	assert_int_equal(metrics.left_out, 0);
+	step(3001, 1);
+	assert_int_equal(metrics.left_out, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rank),        cmocka_unit_test(test_rests),
 					   cmocka_unit_test(test_ticks),       cmocka_unit_test(test_overhead),
-					   cmocka_unit_test(test_same_labels), cmocka_unit_test(test_many)};
+					   cmocka_unit_test(test_same_labels), cmocka_unit_test(test_many),
+					   cmocka_unit_test(test_idle)};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

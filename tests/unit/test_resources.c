@@ -14,9 +14,8 @@
 #include <cmocka.h>
 
 #include "tests/unit/build_job.h"
-#include "user/analysis/growth.h"
-#include "user/analysis/machine.h"
-#include "user/analysis/resources.h"
+#include "user/analysis/resources/machine.h"
+#include "user/analysis/resources/resources.h"
 #include "user/proc/cgroup.h"
 #include "user/proc/deputy.h"
 #include "user/proc/proc.h"

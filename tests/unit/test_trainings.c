@@ -339,6 +339,24 @@ static void test_too_many(void **state)
 	assert_int_equal(trainings__select(&table, NULL, &pids), -E2BIG);
 }
 
+/* Another user says that his process is a rank of somebody's job. */
+static void test_other_user(void **state)
+{
+	struct training *mine = add(10, 1, "python train.py", "0"), *too = add(11, 2, "python train.py", "1"),
+			*his = add(12, 3, "python train.py", "2");
+
+	for (struct training *t = mine; t <= his; t++) {
+		SET(t, id.run, "run");
+		SET(t, id.slurm, "7");
+		SET(t, id.slurm_step, "0");
+		SET(t, id.port, "29500");
+		t->process.uid = t == his ? 1001 : 1000;
+	}
+	trainings__relate(&table);
+	assert_int_equal(mine->job, too->job);
+	assert_int_not_equal(mine->job, his->job);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -353,6 +371,7 @@ int main(void)
 		cmocka_unit_test_setup(test_where_ranks_meet, set_up),
 		cmocka_unit_test_setup(test_ranks_are_one_job, set_up),
 		cmocka_unit_test_setup(test_jobs_of_one_parent, set_up),
+		cmocka_unit_test_setup(test_other_user, set_up),
 		cmocka_unit_test_setup(test_programs_of_a_program, set_up),
 		cmocka_unit_test_setup(test_runs, set_up),
 		cmocka_unit_test_setup(test_slurm, set_up),

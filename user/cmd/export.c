@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "user/analysis/minutes.h"
+#include "user/analysis/cause/minutes.h"
 #include "user/cmd/input.h"
 #include "user/cmd/parse.h"
 #include "user/export/export.h"

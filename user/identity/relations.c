@@ -186,13 +186,20 @@ static bool meet(const struct training *a, const struct training *b)
 	       !strcmp(a->id.address, b->id.address) && !strcmp(a->id.container, b->id.container);
 }
 
+/* Anybody can say that he is of the job of another user: what happens to his processes would count as that job's. */
+static bool is_same_by_name(const struct training *a, const struct training *b)
+{
+	if (a->process.uid != b->process.uid)
+		return false;
+	return is_same(a->id.run, b->id.run) || is_same(a->id.mpi, b->id.mpi) || meet(a, b) ||
+	       (is_same(a->id.slurm, b->id.slurm) && is_same(a->id.slurm_step, b->id.slurm_step));
+}
+
 static bool is_same_job(const struct training *a, const struct training *b)
 {
 	if (a->above == b->process.pid || b->above == a->process.pid)
 		return true;
-	if (is_same(a->id.run, b->id.run) || is_same(a->id.mpi, b->id.mpi) || meet(a, b))
-		return true;
-	if (is_same(a->id.slurm, b->id.slurm) && is_same(a->id.slurm_step, b->id.slurm_step))
+	if (is_same_by_name(a, b))
 		return true;
 	return a->rank.number >= 0 && b->rank.number >= 0 && a->process.parent > 1 &&
 	       a->process.parent == b->process.parent;

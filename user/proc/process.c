@@ -91,6 +91,7 @@ int process__read(pid_t pid, struct process *out)
 		return err;
 	out->pid = status.tgid;
 	out->nspid = status.nspid;
+	out->uid = status.uids[0];
 	err = proc__stat(out->pid, 0, &stat);
 	if (err)
 		return err;

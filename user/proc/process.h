@@ -55,6 +55,7 @@ struct process {
 	pid_t pid;           /* in our namespace */
 	pid_t nspid;         /* in its own namespace (last field of NSpid) */
 	pid_t parent;        /* 0 if unknown */
+	uid_t uid;           /* the real one */
 	uint64_t start_time; /* field 22 of stat, to recognise a reused pid */
 	char comm[16];
 	char command[4096]; /* command line, arguments joined by spaces, bytes as they came, cut if longer */

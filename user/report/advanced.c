@@ -8,16 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/profile.h"
+#include "user/analysis/flame/profile.h"
 #include "user/lib/array.h"
 #include "user/lib/compare.h"
 #include "user/model/labels.h"
 #include "user/model/processes.h"
 #include "user/report/common.h"
 #include "user/report/interpreter.h"
+#include "user/report/print/shape.h"
+#include "user/report/print/text.h"
 #include "user/report/pstats_table.h"
-#include "user/report/shape.h"
-#include "user/report/text.h"
 
 #define DEFAULT_LIMIT 20
 #define SAMPLES_MIN   20 /* with fewer samples, each time of a table may be off by half */

@@ -7,9 +7,9 @@
 
 #include "user/lib/columns.h"
 #include "user/report/common.h"
-#include "user/report/csv.h"
 #include "user/report/diff_notes.h"
-#include "user/report/text.h"
+#include "user/report/print/csv.h"
+#include "user/report/print/text.h"
 
 #define NAME_WIDTH_MIN 30
 #define NAME_WIDTH_MAX 70

@@ -3,7 +3,7 @@
 #ifndef STEPFLAME_USER_REPORT_DIFF_NOTES_H
 #define STEPFLAME_USER_REPORT_DIFF_NOTES_H
 
-#include "user/analysis/diff.h"
+#include "user/analysis/compare/diff.h"
 
 /* Adds a sentence, char *, for each thing that the reader has to know. 0 or -ENOMEM. */
 int diff_notes__make(const struct diff *diff, struct array *notes);

@@ -13,7 +13,7 @@
 
 #include "user/model/processes.h"
 #include "user/report/common.h"
-#include "user/report/text.h"
+#include "user/report/print/text.h"
 
 #define DEFAULT_LIMIT 20
 

@@ -7,7 +7,7 @@
 #define STEPFLAME_USER_REPORT_GPU_H
 
 #include "user/report/gpu_rows.h"
-#include "user/report/table.h"
+#include "user/report/print/table.h"
 
 /* See struct report_ops. */
 int report_gpu__json(struct job *job, const struct report_options *options, FILE *out);

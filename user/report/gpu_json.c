@@ -6,7 +6,7 @@
 #include "user/model/processes.h"
 #include "user/report/common.h"
 #include "user/report/gpu.h"
-#include "user/report/shape.h"
+#include "user/report/print/shape.h"
 
 /* ---- processes ---- */
 

@@ -3,7 +3,7 @@
 #ifndef STEPFLAME_USER_REPORT_GPU_ROWS_H
 #define STEPFLAME_USER_REPORT_GPU_ROWS_H
 
-#include "user/analysis/gpu_time.h"
+#include "user/analysis/gpu/gpu_time.h"
 #include "user/model/gpu.h"
 #include "user/report/report.h"
 

@@ -12,8 +12,8 @@
 #include "user/lib/saturating.h"
 #include "user/model/processes.h"
 #include "user/report/common.h"
-#include "user/report/shape.h"
-#include "user/report/text.h"
+#include "user/report/print/shape.h"
+#include "user/report/print/text.h"
 
 /* ---- kernels, copies, calls ---- */
 

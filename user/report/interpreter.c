@@ -8,8 +8,8 @@
 #include "user/model/processes.h"
 #include "user/model/samples.h"
 #include "user/report/common.h"
-#include "user/report/shape.h"
-#include "user/report/text.h"
+#include "user/report/print/shape.h"
+#include "user/report/print/text.h"
 
 struct gc_generation {
 	uint64_t cnt, total_ns, max_ns;

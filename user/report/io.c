@@ -12,9 +12,9 @@
 #include "user/model/processes.h"
 #include "user/report/common.h"
 #include "user/report/io_rows.h"
-#include "user/report/shape.h"
-#include "user/report/table.h"
-#include "user/report/text.h"
+#include "user/report/print/shape.h"
+#include "user/report/print/table.h"
+#include "user/report/print/text.h"
 #include "user/report/workers.h"
 
 #define DEFAULT_LIMIT 20

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/syscalls.h"
+#include "user/analysis/place/syscalls.h"
 #include "user/lib/compare.h"
 #include "user/report/common.h"
 #include "user/report/file_kind.h"

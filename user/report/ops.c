@@ -12,8 +12,8 @@
 #include "user/model/labels.h"
 #include "user/report/common.h"
 #include "user/report/ops_table.h"
-#include "user/report/shape.h"
-#include "user/report/text.h"
+#include "user/report/print/shape.h"
+#include "user/report/print/text.h"
 
 #define DEFAULT_LIMIT 20 /* as in Lightning's PyTorchProfiler */
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "user/lib/utf8.h"
-#include "user/report/text.h"
+#include "user/report/print/text.h"
 
 #define NUMBER_WIDTH  12
 #define NAME_WIDEST   55 /* code points of the widest column of this kind */

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "user/analysis/profile.h"
+#include "user/analysis/flame/profile.h"
 
 /* The keys of pstats, NULL-terminated; the first is the default. */
 extern const char *const pstats_table__sort_keys[];

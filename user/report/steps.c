@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/profile.h"
+#include "user/analysis/flame/profile.h"
 #include "user/report/common.h"
+#include "user/report/print/text.h"
 #include "user/report/rows.h"
 #include "user/report/steps_report.h"
-#include "user/report/text.h"
 
 #define DEFAULT_LIMIT 10
 #define SHOWN_SHARE   0.001 /* of the time: no mention of less */

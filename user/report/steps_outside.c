@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "user/recording/dropped_steps.h"
+#include "user/report/print/text.h"
 #include "user/report/steps_report.h"
-#include "user/report/text.h"
 
 #define SAID_SHARE    0.001 /* of the steps' time, or of time outside: omit a smaller share of compiles */
 #define OUTSIDE_SHARE 0.02  /* share of the window */

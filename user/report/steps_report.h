@@ -3,14 +3,14 @@
 #ifndef STEPFLAME_USER_REPORT_STEPS_REPORT_H
 #define STEPFLAME_USER_REPORT_STEPS_REPORT_H
 
-#include "user/analysis/gpu_readings.h"
-#include "user/analysis/machine.h"
-#include "user/analysis/outside.h"
-#include "user/analysis/ranks.h"
-#include "user/analysis/resources.h"
-#include "user/analysis/verdict.h"
+#include "user/analysis/cause/outside.h"
+#include "user/analysis/compare/ranks.h"
+#include "user/analysis/gpu/gpu_readings.h"
+#include "user/analysis/resources/machine.h"
+#include "user/analysis/resources/resources.h"
+#include "user/analysis/verdict/verdict.h"
+#include "user/report/print/table.h"
 #include "user/report/report.h"
-#include "user/report/table.h"
 
 /* What is known of all tracks. */
 struct steps_view {

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/copied_pages.h"
+#include "user/analysis/resources/resources.h"
 #include "user/model/labels.h"
 #include "user/report/common.h"
 #include "user/report/gpu_rows.h"
-#include "user/report/shape.h"
+#include "user/report/print/shape.h"
+#include "user/report/print/text.h"
 #include "user/report/steps_report.h"
-#include "user/report/text.h"
 
 #define DEFAULT_LIMIT 10
 /* On narrower terminals the columns that matter least are in JSON and CSV only. */

@@ -5,9 +5,9 @@
 
 #include "user/report/common.h"
 #include "user/report/io_rows.h"
-#include "user/report/shape.h"
+#include "user/report/print/shape.h"
+#include "user/report/print/text.h"
 #include "user/report/steps_report.h"
-#include "user/report/text.h"
 
 #define CAUSE_ANY     -1 /* including no cause */
 #define CAUSE_OTHER   -2 /* causes without a column */

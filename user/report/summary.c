@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/endings.h"
+#include "user/analysis/verdict/endings.h"
 #include "user/lib/columns.h"
 #include "user/model/boundaries.h"
 #include "user/model/seen.h"
 #include "user/report/common.h"
-#include "user/report/lines.h"
+#include "user/report/print/lines.h"
+#include "user/report/print/text.h"
 #include "user/report/rows.h"
-#include "user/report/text.h"
 
 #define SCREEN_LINES   24
 #define ENDINGS_SHOWN  3

@@ -3,8 +3,8 @@
 #ifndef STEPFLAME_USER_REPORT_SUMMARY_H
 #define STEPFLAME_USER_REPORT_SUMMARY_H
 
-#include "user/analysis/slowdown.h"
-#include "user/analysis/workers.h"
+#include "user/analysis/cause/slowdown.h"
+#include "user/analysis/loader/workers.h"
 #include "user/report/steps_report.h"
 
 struct summary {

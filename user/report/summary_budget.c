@@ -6,7 +6,7 @@
 #include "include/resource_records.h"
 #include "user/model/rests.h"
 #include "user/model/seen.h"
-#include "user/report/lines.h"
+#include "user/report/print/lines.h"
 #include "user/report/summary.h"
 
 /* NULL: it was not measured. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/report/lines.h"
+#include "user/report/print/lines.h"
 #include "user/report/summary.h"
 
 const struct blame_group *summary__slowdown_group(const struct summary *summary)

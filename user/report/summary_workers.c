@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "user/report/common.h"
-#include "user/report/lines.h"
+#include "user/report/print/lines.h"
 #include "user/report/summary.h"
 
 #define LOADERS_SHOWN 2

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/report/workers.h"
-#include "user/report/shape.h"
+#include "user/report/print/shape.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,14 +8,14 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "user/analysis/place.h"
-#include "user/analysis/workers.h"
+#include "user/analysis/loader/workers.h"
+#include "user/analysis/place/place.h"
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
 #include "user/report/common.h"
 #include "user/report/io_rows.h"
-#include "user/report/table.h"
-#include "user/report/text.h"
+#include "user/report/print/table.h"
+#include "user/report/print/text.h"
 
 #define DOINGS_TEXT 2 /* per worker */
 #define DOINGS_JSON 20

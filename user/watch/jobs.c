@@ -2,10 +2,12 @@
 #include "user/watch/jobs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "user/identity/trainings.h"
@@ -17,6 +19,7 @@
 
 #define ENDED_KEPT    512 /* processes that have ended, whose records may still be in the recording */
 #define COMMAND_SHOWN 80
+#define PAUSED_BYTES  (1 << 20)
 #define LAUNCHED_NS   6000000000ull /* a launcher may look like a trainer for so long, while it ends */
 
 static struct watched_process *process_of(const struct watched_jobs *jobs, uint32_t pid, uint64_t start_time)
@@ -136,9 +139,22 @@ static bool opts_out(const struct process *process)
 
 /* ---- jobs that are paused ---- */
 
+/* NULL: there is none, or it is not what a watch writes. */
+static FILE *open_paused(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+	FILE *in = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= PAUSED_BYTES ? fdopen(fd, "r")
+												   : NULL;
+
+	if (fd >= 0 && !in)
+		close(fd);
+	return in;
+}
+
 static bool was_paused(const char *path, const struct process *process)
 {
-	FILE *in = fopen(path, "re");
+	FILE *in = open_paused(path);
 	bool found = false;
 	uint64_t start_time;
 	uint32_t pid;
@@ -153,7 +169,7 @@ static bool was_paused(const char *path, const struct process *process)
 /* Those of an earlier session that this one has not looked at yet. */
 static void put_unknown(const struct watched_jobs *jobs, FILE *out)
 {
-	FILE *in = fopen(jobs->paused_path, "re");
+	FILE *in = open_paused(jobs->paused_path);
 	struct proc_stat stat;
 	uint64_t start_time;
 	uint32_t pid;
@@ -253,11 +269,13 @@ static int attach(struct watched_jobs *jobs, const struct trainings *t, const st
 {
 	const struct process *process = &training->process;
 	struct watched_job *job = find_job(jobs, t, training);
-	struct watched_process *new = job ? array__add(&jobs->processes, sizeof(*new)) : NULL;
+	struct watched_process *new = process_of(jobs, process->pid, process->start_time);
 	char rank[32] = "";
 	int err;
 
-	if (!new)
+	if (job && !new)
+		new = array__add(&jobs->processes, sizeof(*new));
+	if (!job || !new)
 		return -ENOMEM;
 	*new = (struct watched_process){.pid = process->pid, .start_time = process->start_time, .job = job->number};
 	if (training->rank.number >= 0)
@@ -272,7 +290,7 @@ static int attach(struct watched_jobs *jobs, const struct trainings *t, const st
 	if (err == -ENOMEM)
 		return err;
 	if (err) {
-		new->ended = err == -ESRCH;
+		jobs->missed += err == -ESRCH;
 		return 0; /* the session has said why */
 	}
 	new->attached = true;
@@ -288,7 +306,7 @@ static int attach(struct watched_jobs *jobs, const struct trainings *t, const st
 static int note_launcher(struct watched_jobs *jobs, struct watched_process *known, const struct training *training,
 			 uint64_t now_ns)
 {
-	if (training->role != TRAINING_LAUNCHER || (known && !known->launched_ns))
+	if (training->role != TRAINING_LAUNCHER || (known && !known->launched_ns && !known->young))
 		return 0;
 	known = known ?: array__add(&jobs->processes, sizeof(*known));
 	if (!known)
@@ -310,6 +328,52 @@ static void forget_launchers(struct watched_jobs *jobs, uint64_t now_ns)
 	jobs->processes.cnt = kept;
 }
 
+/* Remembers one that may end at once. 0 or -ENOMEM. */
+static int note_young(struct watched_jobs *jobs, const struct process *process)
+{
+	struct watched_process *new = array__add(&jobs->processes, sizeof(*new));
+
+	if (!new)
+		return -ENOMEM;
+	*new = (struct watched_process){.pid = process->pid, .start_time = process->start_time, .young = true};
+	return 0;
+}
+
+/* Those that are not attached to, and are not there any more: nobody tells of their end. */
+static void forget_gone(struct watched_jobs *jobs, const struct trainings *t)
+{
+	struct watched_process *all = jobs->processes.items;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < jobs->processes.cnt; i++) {
+		const struct training *there = trainings__pid(t, all[i].pid);
+		bool goes = !all[i].attached && !all[i].launched_ns &&
+			    (!there || there->process.start_time != all[i].start_time);
+
+		jobs->missed += goes && all[i].young;
+		if (!goes)
+			all[kept++] = all[i];
+	}
+	jobs->processes.cnt = kept;
+}
+
+/* Is it one to attach to? took_ns: since it was seen. 1, 0 or -ENOMEM. */
+static int take(struct watched_jobs *jobs, const struct training *training, uint64_t took_ns)
+{
+	struct watched_process *known = process_of(jobs, training->process.pid, training->process.start_time);
+
+	if (known && !known->young) {
+		name_again(jobs, known, training);
+		return 0;
+	}
+	/* Nobody knows yet whether it will train, or is a launcher. */
+	if (training->program == PROGRAM_IMPORTS || !training__is_target(training))
+		return 0;
+	if (process__age_ns(&training->process) < WATCHED_AGE_NS + took_ns)
+		return known ? 0 : note_young(jobs, &training->process);
+	return 1;
+}
+
 int watched_jobs__look(struct watched_jobs *jobs, struct session *session)
 {
 	const struct training *found = NULL;
@@ -324,16 +388,10 @@ int watched_jobs__look(struct watched_jobs *jobs, struct session *session)
 			jobs, process_of(jobs, trainings.items[i].process.pid, trainings.items[i].process.start_time),
 			&trainings.items[i], now_ns);
 	forget_launchers(jobs, now_ns);
-	for (size_t i = 0; i < trainings.cnt && !found && !err; i++) {
-		const struct training *training = &trainings.items[i];
-		const struct watched_process *known =
-			process_of(jobs, training->process.pid, training->process.start_time);
-
-		if (known)
-			name_again(jobs, known, training);
-		/* Nobody knows yet whether it will train, or is a launcher. */
-		else if (training->program != PROGRAM_IMPORTS && training__is_target(training))
-			found = training;
+	forget_gone(jobs, &trainings);
+	for (size_t i = 0; i < trainings.cnt && !found && err >= 0; i++) {
+		err = take(jobs, &trainings.items[i], clock__ns(CLOCK_MONOTONIC) - now_ns);
+		found = err > 0 ? &trainings.items[i] : NULL;
 	}
 	err = found ? attach(jobs, &trainings, found, session) : err;
 	trainings__release(&trainings);
@@ -371,5 +429,5 @@ void watched_jobs__free(struct watched_jobs *jobs)
 {
 	free(jobs->processes.items);
 	free(jobs->jobs.items);
-	*jobs = (struct watched_jobs){.paused_path = jobs->paused_path};
+	*jobs = (struct watched_jobs){.paused_path = jobs->paused_path, .missed = jobs->missed};
 }

@@ -19,6 +19,9 @@
 
 #define WATCHED_NAME  64
 
+/* What ends sooner is not worth the attach, and is counted. A job imports for longer than that. */
+#define WATCHED_AGE_NS 1000000000ull
+
 struct watched_job {
 	uint32_t number;         /* 1, 2, ... */
 	char name[WATCHED_NAME]; /* that by which --job takes it; "pid 12" for one without, */
@@ -35,6 +38,7 @@ struct watched_process {
 	uint64_t start_time;  /* of struct process */
 	bool attached;        /* else it was left out, for good, but for a launcher */
 	uint64_t launched_ns; /* it is not attached, because it launched ranks, at the last look then; 0: it has not */
+	bool young;           /* it is looked at again once it is WATCHED_AGE_NS old */
 	bool ended;
 };
 
@@ -43,6 +47,7 @@ struct watched_jobs {
 	struct array processes; /* struct watched_process */
 	struct array jobs;      /* struct watched_job */
 	uint32_t job_cnt;       /* so far */
+	uint64_t missed;        /* processes that have ended before they could be attached to */
 	const char *
 		paused_path; /* the caller sets it: a file that says which processes are paused, for the next session */
 };
@@ -73,6 +78,6 @@ struct watched_job *watched_jobs__named(const struct watched_jobs *jobs, const c
 const char *watched_jobs__name(const struct watched_jobs *jobs, uint32_t pid, char name[WATCHED_NAME]);
 /* Adds the processes of a job, those too that have ended. 0 or -ENOMEM. */
 int watched_jobs__part(const struct watched_jobs *jobs, uint32_t number, struct recording_part *part);
-void watched_jobs__free(struct watched_jobs *jobs); /* keeps paused_path */
+void watched_jobs__free(struct watched_jobs *jobs); /* keeps paused_path and missed */
 
 #endif

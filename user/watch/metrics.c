@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "include/resource_records.h"
-#include "user/analysis/steps.h"
+#include "user/analysis/steps/steps.h"
 #include "user/lib/clock.h"
 #include "user/lib/output.h"
 
@@ -47,11 +47,24 @@ static struct rank_metrics *find(const struct metrics *metrics, uint32_t pid)
 	return NULL;
 }
 
-/* NULL: no memory, or METRICS_RANKS are there. */
-static struct rank_metrics *add(struct metrics *metrics, uint32_t pid)
+/* One that has ended, or has made no step: it gives way to one that makes some. */
+static struct rank_metrics *least_wanted(const struct metrics *metrics)
 {
-	struct rank_metrics *new =
-		metrics->ranks.cnt < METRICS_RANKS ? array__add(&metrics->ranks, sizeof(*new)) : NULL;
+	struct rank_metrics *all = metrics->ranks.items, *found = NULL;
+
+	for (size_t i = 0; i < metrics->ranks.cnt; i++)
+		if (all[i].ended_ns ? !found || !found->ended_ns || all[i].ended_ns < found->ended_ns
+				    : !all[i].last_step_ns && !found)
+			found = &all[i];
+	return found;
+}
+
+/* trains: it has made a step. NULL: no memory, or METRICS_RANKS are there. */
+static struct rank_metrics *add(struct metrics *metrics, uint32_t pid, bool trains)
+{
+	struct rank_metrics *new = metrics->ranks.cnt < METRICS_RANKS ? array__add(&metrics->ranks, sizeof(*new))
+				   : trains                           ? least_wanted(metrics)
+								      : NULL;
 
 	if (new)
 		*new = (struct rank_metrics){.pid = pid, .rank = -1};
@@ -96,7 +109,7 @@ static int add_step(struct metrics *metrics, const struct rec_step *record)
 	times = step_times__of(&metrics->times, record->pid);
 	if (!times)
 		return 0;
-	rank = rank ?: add(metrics, record->pid);
+	rank = rank ?: add(metrics, record->pid, true);
 	if (!rank) {
 		metrics->left_out++;
 		return 0;
@@ -132,7 +145,7 @@ int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t
 	case REC_TARGET:
 		rank = find(metrics, target->pid);
 		if (!rank && target->role == ROLE_MAIN)
-			rank = add(metrics, target->pid);
+			rank = add(metrics, target->pid, false);
 		if (rank)
 			rank->rank = target->rank;
 		break;
@@ -322,6 +335,9 @@ static void write_host(FILE *out, const struct metrics *metrics, const struct wa
 		for (int kept = 0; kept < 2; kept++)
 			fprintf(out, "stepflame_events_total{event=\"%s\",kept=\"%s\"} %" PRIu64 "\n",
 				trigger_names[kind], kept ? "yes" : "no", metrics->events[kind][kept]);
+	write_help(out, "stepflame_missed_processes_total", "counter",
+		   "Processes that looked like training jobs and ended before they could be watched.");
+	fprintf(out, "stepflame_missed_processes_total %" PRIu64 "\n", jobs->missed);
 	write_help(out, "stepflame_lost_total", "counter", "Records that were lost.");
 	fprintf(out, "stepflame_lost_total %" PRIu64 "\n", progress->lost);
 	write_help(out, "stepflame_left_out_steps_total", "counter",

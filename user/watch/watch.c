@@ -3,9 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,53 +12,31 @@
 #include <unistd.h>
 
 #include "user/lib/clock.h"
-#include "user/lib/json.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
-#include "user/recording/recording.h"
-#include "user/report/trigger_text.h"
-#include "user/watch/control.h"
-#include "user/watch/events.h"
-#include "user/watch/jobs.h"
-#include "user/watch/listener.h"
-#include "user/watch/metrics.h"
 #include "user/watch/notify.h"
 #include "user/watch/room.h"
-#include "user/watch/status.h"
+#include "user/watch/state.h"
 
 #define POLL_MS    100
 #define LOOK_NS    2000000000ull
-#define HOUR_NS    3600000000000ull
+#define LOOK_SHARE 5              /* looks for jobs, with the attaches, take a fifth of the time at most, */
+#define LOOKED_MAX 60000000000ull /* once they have taken so much more */
 #define METRICS_NS 5000000000ull
-
-struct watch {
-	const struct watch_options *options;
-	char ring_path[PATH_MAX], events_path[PATH_MAX], metrics_path[PATH_MAX];
-	char paused_path[PATH_MAX], paused_jobs_path[PATH_MAX];
-	int lock;
-	enum watch_pause pause; /* there is neither a session nor a ring */
-	struct control control;
-	struct listener listener;
-	struct session *session;
-	struct recording_writer *ring;
-	struct trigger *trigger;
-	struct watched_jobs jobs;
-	struct events events;
-	struct metrics metrics;
-	int failed;      /* -errno of what somebody has asked for: the end */
-	int metrics_err; /* of the last time they were written */
-	uint64_t now_ns, next_look_ns, next_metrics_ns, next_room_ns;
-	bool short_of_room; /* at the last look */
-	uint64_t event_ns;  /* when the first event that waits was seen; 0: there is none */
-	uint64_t hour_ns;   /* begin of this hour */
-	unsigned int in_hour;
-};
 
 /* ---- the folder ---- */
 
 static int refuse_folder(const char *path, int err)
 {
 	log__error("choose another folder with --state", "cannot use the folder %s: %s", path, strerror(-err));
+	return err;
+}
+
+/* What is there is none of ours, as we make it. */
+static int refuse_entry(const char *folder, const char *name, int err)
+{
+	log__error("move it away, or choose another folder with --state", "cannot use %s/%s: %s", folder, name,
+		   strerror(-err));
 	return err;
 }
 
@@ -73,7 +48,7 @@ static int lock_folder(struct watch *watch)
 	snprintf(path, sizeof(path), "%s/lock", watch->options->state);
 	watch->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (watch->lock < 0)
-		return refuse_folder(watch->options->state, -errno);
+		return refuse_entry(watch->options->state, "lock", -errno);
 	if (!flock(watch->lock, LOCK_EX | LOCK_NB))
 		return 0;
 	log__error("stop that one, or choose another folder with --state",
@@ -101,7 +76,7 @@ static int open_folder(struct watch *watch)
 	if (err)
 		return err;
 	err = control__open(&watch->control, state);
-	return err ? refuse_folder(state, err)
+	return err ? refuse_entry(state, CONTROL_NAME, err)
 		   : listener__open(&watch->listener, watch->options->listen, watch->options->token_file);
 }
 
@@ -113,7 +88,7 @@ static int open_ring(struct watch *watch)
 
 	snprintf(before, sizeof(before), "%s/ring-before.rec", watch->options->state);
 	if (rename(watch->ring_path, before) && errno != ENOENT)
-		return refuse_folder(watch->options->state, -errno);
+		return refuse_entry(watch->options->state, "ring-before.rec", -errno);
 	err = recording_writer__new(watch->ring_path, &watch->ring);
 	if (err)
 		return err;
@@ -136,124 +111,7 @@ static int add_record(const struct rec_hdr *record, void *ctx)
 	return record ? recording_writer__append(watch->ring, record) : recording_writer__mark(watch->ring);
 }
 
-/* ---- events ---- */
-
-/*
- * May this one be kept? So many an hour, and none soon after another of the job, but for its first bad end.
- * job: NULL for a process that a watched one has started.
- */
-static bool is_wanted(struct watch *watch, const struct watched_job *job, enum trigger_kind kind)
-{
-	if (job && watch->now_ns < job->quiet_until_ns && (kind != TRIGGER_END || job->end_kept))
-		return false;
-	if (watch->now_ns - watch->hour_ns >= HOUR_NS) {
-		watch->hour_ns = watch->now_ns;
-		watch->in_hour = 0;
-	}
-	return watch->in_hour < watch->options->per_hour;
-}
-
-/*
- * Begins to keep what the ring has of a process's job. name, kind: for the name of the file. since_ns: when it began. what: a
- * sentence. 0 or -errno that ends the session.
- */
-static int keep_job(struct watch *watch, uint32_t pid, const char *name, const char *kind, uint64_t since_ns,
-		    const char *what)
-{
-	const struct watched_job *job = watched_jobs__of(&watch->jobs, pid);
-	struct recording_part part = {};
-	int err = session__snapshot(watch->session) ?: recording_part__add(&part, pid);
-
-	if (!err && job)
-		err = watched_jobs__part(&watch->jobs, job->number, &part);
-	if (!err && events__keep(&watch->events, watch->ring, &part, name, kind, since_ns, what))
-		log__error(NULL, "%s: what led to it cannot be kept", what);
-	recording_part__free(&part);
-	return err;
-}
-
-static int keep_event(struct watch *watch, const struct trigger_event *event)
-{
-	struct watched_job *job = watched_jobs__of(&watch->jobs, event->pid);
-	char text[TRIGGER_TEXT], name[WATCHED_NAME], what[TRIGGER_TEXT + WATCHED_NAME + 8];
-	bool wanted = is_wanted(watch, job, event->kind);
-
-	watched_jobs__name(&watch->jobs, event->pid, name);
-	snprintf(what, sizeof(what), "job %s: %s", name, trigger_text__event(event, text));
-	watch->metrics.events[event->kind][wanted]++;
-	if (!wanted) {
-		log__info("%s. Not kept: enough was, in the last time", what);
-		return 0;
-	}
-	watch->in_hour++;
-	if (job) {
-		job->quiet_until_ns = watch->now_ns + watch->options->quiet_ns;
-		job->end_kept |= event->kind == TRIGGER_END;
-	}
-	return keep_job(watch, event->pid, name, trigger_names[event->kind], event->start_ns, what);
-}
-
-static int look_for_events(struct watch *watch)
-{
-	const struct trigger_event *event = trigger__look(watch->trigger, watch->now_ns);
-	int err;
-
-	if (!event->seen)
-		return 0;
-	watch->event_ns = watch->event_ns ?: watch->now_ns;
-	if (watch->now_ns - watch->event_ns < TRIGGER_GOES_ON_NS || events__busy(&watch->events))
-		return 0;
-	if (event->untold)
-		log__warn(NULL, "%" PRIu64 " more events came while %d waited to be kept: these are not", event->untold,
-			  TRIGGER_EVENTS_MAX);
-	err = keep_event(watch, event);
-	trigger__take(watch->trigger);
-	watch->event_ns = trigger__look(watch->trigger, watch->now_ns)->seen ? watch->now_ns : 0;
-	return err;
-}
-
-/* The ring keeps what tells of an event until that is kept, too. */
-static uint64_t kept_from(const struct watch *watch)
-{
-	const struct trigger_event *event = trigger__look(watch->trigger, watch->now_ns);
-
-	return event->seen && event->start_ns < watch->now_ns ? event->start_ns : watch->now_ns;
-}
-
 /* ---- from time to time ---- */
-
-/* A process that is recorded; 0: there is none. */
-static uint32_t process_of(const struct watch *watch, const struct watched_job *job)
-{
-	const struct watched_process *all = watch->jobs.processes.items;
-
-	for (size_t i = 0; i < watch->jobs.processes.cnt; i++)
-		if (all[i].job == job->number && all[i].attached && !all[i].ended)
-			return all[i].pid;
-	return 0;
-}
-
-/* What is usual is kept, too, to compare with. One job at a time. */
-static int keep_regularly(struct watch *watch)
-{
-	struct watched_job *job = watch->jobs.jobs.items;
-	char what[WATCHED_NAME + 32];
-	uint32_t pid;
-
-	if (!watch->options->keep_every_ns || events__busy(&watch->events))
-		return 0;
-	for (size_t i = 0; i < watch->jobs.jobs.cnt; i++) {
-		pid = process_of(watch, &job[i]);
-		if (!job[i].regular_ns)
-			job[i].regular_ns = watch->now_ns;
-		if (!pid || job[i].paused || watch->now_ns - job[i].regular_ns < watch->options->keep_every_ns)
-			continue;
-		job[i].regular_ns = watch->now_ns;
-		snprintf(what, sizeof(what), "job %s: as it is now", job[i].name);
-		return keep_job(watch, pid, job[i].name, "regular", 0, what);
-	}
-	return 0;
-}
 
 /* A monitoring system that gets nothing for a while is no reason to end. */
 static void write_metrics(struct watch *watch, const struct session_progress *progress)
@@ -277,15 +135,38 @@ static void tell_metrics(struct watch *watch, const struct session_progress *pro
 	listener__tell(&watch->listener, progress ? watch->metrics_path : NULL, watch->now_ns);
 }
 
+/* Of a host with very many processes, or on which jobs come and go all the time. When may the next one be? */
+static uint64_t pace_looks(struct watch *watch, uint64_t took_ns)
+{
+	uint64_t since_ns = watch->now_ns - watch->looked_at_ns, paid_ns = since_ns / LOOK_SHARE;
+
+	watch->looked_ns = (watch->looked_ns > paid_ns ? watch->looked_ns - paid_ns : 0) + took_ns;
+	watch->looked_at_ns = watch->now_ns;
+	if (!watch->looked_ns)
+		watch->looks_late = false;
+	if (watch->looked_ns <= LOOKED_MAX)
+		return 0;
+	if (!watch->looks_late)
+		log__warn("stepflame ps shows them",
+			  "looks for new jobs less often: many processes that have torch come and go, or the host has "
+			  "very many");
+	watch->looks_late = true;
+	return watch->now_ns + (watch->looked_ns - LOOKED_MAX) * LOOK_SHARE;
+}
+
 static int look_for_jobs(struct watch *watch)
 {
+	uint64_t begin_ns, late_ns;
 	int got;
 
 	if (watch->now_ns < watch->next_look_ns)
 		return 0;
+	begin_ns = clock__ns(CLOCK_MONOTONIC);
 	got = watched_jobs__look(&watch->jobs, watch->session);
-	if (got <= 0)
-		watch->next_look_ns = watch->now_ns + LOOK_NS;
+	late_ns = pace_looks(watch, clock__ns(CLOCK_MONOTONIC) - begin_ns);
+	watch->next_look_ns = got > 0 ? 0 : watch->now_ns + LOOK_NS;
+	if (watch->next_look_ns < late_ns)
+		watch->next_look_ns = late_ns;
 	return got < 0 ? got : 0;
 }
 
@@ -321,7 +202,7 @@ static int renew(struct watch *watch, const struct session_progress *progress)
 	return end(watch, true) ?: begin(watch);
 }
 
-/* ---- what others ask for ---- */
+/* ---- pauses ---- */
 
 /* The last records still go to the ring, the metrics and the trigger; then nothing is left of the processes. */
 static int pause_all(struct watch *watch)
@@ -361,7 +242,7 @@ static void say_pause(const struct watch *watch, const char *what)
 			  "pauses, and %s: the disk of %s is nearly full", what, watch->options->state);
 }
 
-static int settle_pause(struct watch *watch)
+int watch__settle_pause(struct watch *watch)
 {
 	enum watch_pause before = watch->pause;
 	int err = 0;
@@ -380,144 +261,6 @@ static int settle_pause(struct watch *watch)
 	return err;
 }
 
-static json_t *refusal(const char *fix, const char *fmt, ...)
-{
-	char text[CONTROL_REQUEST + 128];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-	return json_pack("{s:o, s:s}", "error", json__string(text), "fix", fix);
-}
-
-static json_t *ends(const struct watch *watch)
-{
-	return refusal("look at its messages", "the one that watches ends: %s", strerror(-watch->failed));
-}
-
-/* 0 or -errno. */
-static int set_paused(const struct watch *watch, bool paused)
-{
-	int fd;
-
-	if (!paused)
-		return unlink(watch->paused_path) && errno != ENOENT ? -errno : 0;
-	fd = open(watch->paused_path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-	if (fd < 0)
-		return -errno;
-	close(fd);
-	return 0;
-}
-
-/* NULL: *answer says why. name: NULL: the only job. */
-static struct watched_job *find_job(struct watch *watch, const char *name, json_t **answer)
-{
-	struct watched_job *job;
-	size_t cnt;
-
-	if (watch->pause) {
-		*answer = refusal(watch->pause == WATCH_PAUSE_ASKED ? "stepflame watch resume"
-								    : "free some space on its disk",
-				  "the watch is paused");
-		return NULL;
-	}
-	job = watched_jobs__named(&watch->jobs, name, &cnt);
-	if (!job && name)
-		*answer = refusal("stepflame watch status shows the jobs",
-				  cnt ? "several jobs go by '%s'" : "no job that runs goes by '%s'", name);
-	else if (!job)
-		*answer = refusal(cnt ? "name one: stepflame watch trigger JOB; stepflame watch status shows them"
-				      : "wait until one runs",
-				  "%zu jobs run", cnt);
-	return job;
-}
-
-/* name: NULL: all jobs. */
-static json_t *answer_pause(struct watch *watch, bool pause, const char *name)
-{
-	struct watched_job *job;
-	json_t *refused;
-	int err;
-
-	if (name) {
-		job = find_job(watch, name, &refused);
-		if (!job)
-			return refused;
-		watch->failed = watched_jobs__pause(&watch->jobs, job, watch->session, pause);
-		return watch->failed ? ends(watch)
-				     : json_pack("{s:b, s:o}", "paused", pause, "job", json__string(job->name));
-	}
-	err = set_paused(watch, pause);
-	if (err)
-		return refusal("change the file by hand", "cannot change %s: %s", watch->paused_path, strerror(-err));
-	watch->failed = settle_pause(watch);
-	return watch->failed ? ends(watch) : json_pack("{s:b}", "paused", watch->pause != WATCH_RUNS);
-}
-
-/* name: NULL: the only job. */
-static json_t *answer_trigger(struct watch *watch, const char *name)
-{
-	json_t *refused;
-	const struct watched_job *job = find_job(watch, name, &refused);
-	char what[WATCHED_NAME + 32];
-
-	if (!job)
-		return refused;
-	if (events__busy(&watch->events))
-		return json_pack("{s:b}", "busy", 1);
-	snprintf(what, sizeof(what), "job %s: asked for", job->name);
-	watch->failed = keep_job(watch, process_of(watch, job), job->name, "asked", 0, what);
-	if (watch->failed)
-		return ends(watch);
-	if (!watch->events.child)
-		return refusal("look at the messages of the one that watches", "%s: it cannot be kept", what);
-	return json_pack("{s:o}", "name", json__string(watch->events.last));
-}
-
-/* Is what was asked for before kept? Its summary is written last. */
-static json_t *answer_kept(struct watch *watch, const char *name)
-{
-	char summary[PATH_MAX + CONTROL_REQUEST];
-
-	if (!strcmp(name, watch->events.last) && events__busy(&watch->events))
-		return json_pack("{s:b}", "busy", 1);
-	snprintf(summary, sizeof(summary), "%s/%s.txt", watch->events_path, name);
-	if (access(summary, F_OK))
-		return refusal("look at the messages of the one that watches", "%s could not be kept", name);
-	return json_object();
-}
-
-/* Does the request begin with that word? *job: what is behind it, or NULL. */
-static bool asks(const char *request, const char *verb, const char **job)
-{
-	size_t bytes = strlen(verb);
-
-	if (strncmp(request, verb, bytes) || (request[bytes] && request[bytes] != ' '))
-		return false;
-	*job = request[bytes] ? request + bytes + 1 : NULL;
-	return true;
-}
-
-static json_t *answer(const char *request, void *ctx)
-{
-	struct watch *watch = ctx;
-	const char *name;
-
-	if (watch->failed)
-		return ends(watch);
-	if (!strcmp(request, "status"))
-		return status__json(&watch->jobs, &watch->metrics, watch->now_ns,
-				    watch->ring ? recording_writer__bytes(watch->ring) : 0, watch->pause);
-	if (asks(request, "pause", &name) || asks(request, "resume", &name))
-		return answer_pause(watch, *request == 'p', name);
-	if (asks(request, "trigger", &name))
-		return answer_trigger(watch, name);
-	if (asks(request, "kept", &name) && name)
-		return answer_kept(watch, name);
-	return refusal("update the older of the two", "the one that watches does not know the request '%s'", request);
-}
-
 /* ---- together ---- */
 
 /* One turn of the loop: 0 or -errno. */
@@ -527,8 +270,8 @@ static int watch_for_a_while(struct watch *watch, struct session_progress *progr
 
 	session__progress(watch->session, progress);
 	watch->now_ns = progress->now_ns;
-	err = err ?: recording_writer__tick(watch->ring, kept_from(watch)) ?: look_for_jobs(watch) ?: look_for_events(watch);
-	err = err ?: keep_regularly(watch);
+	err = err ?: recording_writer__tick(watch->ring, watch__kept_from(watch)) ?: look_for_jobs(watch) ?: watch__look_for_events(watch);
+	err = err ?: watch__keep_regularly(watch);
 	events__busy(&watch->events);
 	tell_metrics(watch, progress);
 	return err ?: renew(watch, progress);
@@ -551,9 +294,9 @@ static int run(struct watch *watch, const volatile sig_atomic_t *stop)
 			err = watch_for_a_while(watch, &progress);
 		}
 		notify__alive(watch->now_ns);
-		err = err ?: settle_pause(watch);
+		err = err ?: watch__settle_pause(watch);
 		if (!err)
-			control__serve(&watch->control, answer, watch);
+			control__serve(&watch->control, watch__answer, watch);
 		err = err ?: watch->failed;
 	}
 	return err;

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Evidence for a verdict: the place, the lines that had the time, who ended the waits, workers that
+ * failed.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/analysis/place/place.h"
+#include "user/analysis/verdict/verdict_private.h"
+#include "user/lib/histograms.h"
+#include "user/lib/intern.h"
+#include "user/model/processes.h"
+#include "user/model/stacks.h"
+
+#define WATCHED_SHARE 0.1 /* least share of the steps' time that CUPTI must watch to represent all steps */
+#define ENDS_MAX      3   /* most ended workers to mention */
+
+/* cause: CAUSE_NONE for time on the CPU. */
+bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int cause)
+{
+	/* A pause, or a wait for a CPU, is no work of the phase that it hit. */
+	if (rule->phase == phase && !sample_cause__is_anywhere(cause))
+		return true;
+	for (int i = 0; i < 3; i++)
+		if (cause != CAUSE_NONE && rule->causes[i] == (int)cause)
+			return true;
+	return false;
+}
+
+/* Busy share of the time that CUPTI watched; -1: too little was watched. */
+double verdict__busy_share(const struct judge *j)
+{
+	const struct gpu_step *all = &j->gpu->all;
+
+	return all->watched_ns && all->watched_ns >= WATCHED_SHARE * j->blame->all.total_ns ? gpu_step__busy(all) : -1;
+}
+
+static void say_busy(struct judge *j)
+{
+	const struct gpu_steps *gpu = j->gpu;
+
+	if (verdict__busy_share(j) >= 0 && gpu->kernels)
+		verdict__say(j, &j->verdict->evidence,
+			     "GPU busy for %.1f %% of %.3g s, with %" PRIu64 " kernels of %.3g us",
+			     100 * verdict__busy_share(j), gpu->all.watched_ns / 1e9, gpu->kernels,
+			     gpu->kernel_ns / 1e3 / gpu->kernels);
+	else if (verdict__busy_share(j) >= 0)
+		verdict__say(j, &j->verdict->evidence, "GPU busy for %.1f %% of %.3g s", 100 * verdict__busy_share(j),
+			     gpu->all.watched_ns / 1e9);
+}
+
+/* Who compiled a function of a Python module to C, by its symbol; NULL: nobody that is known. */
+static const char *compiler_of(const char *native)
+{
+	if (!strncmp(native, "__pyx_", 6))
+		return "Cython";
+	return !strncmp(native, "impl_", 5) && strstr(native, "$$$") ? "Nuitka" : NULL;
+}
+
+/* A function that is compiled has no frame, so that the line that calls it has its time. Says so. */
+static void say_compiled(struct judge *j, const struct hotspot *line)
+{
+	const struct samples *samples = job__samples(j->job);
+	struct intern natives = {0};
+	struct histograms cnts = {0};
+	struct histogram_top top = {0};
+	uint32_t number;
+	int err = samples ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && line->code && i < samples__cnt(samples); i++) {
+		struct sample s;
+		struct stack stack;
+		const char *native;
+
+		if (samples__thread_of(samples, i) != j->track->thread)
+			continue;
+		s = samples__get(samples, i);
+		stack = stacks__stack(job__stacks(j->job), s.stack);
+		native = s.kind == SAMPLE_CPU && s.native ? job__name(j->job, s.native) : NULL;
+		if (native && stack.cnt && stack.frames[0].code == line->code && compiler_of(native))
+			err = intern__add(&natives, s.native, &number) ?: histograms__add(&cnts, 0, number, 1);
+	}
+	histograms__top(&cnts, 1, 1, &top);
+	if (!err && top.total >= PLACE_SAMPLES) {
+		const char *native = job__name(j->job, intern__key(&natives, top.value));
+
+		verdict__say(j, &j->verdict->evidence, "it calls code that %s compiled, which has no Python frames: %s",
+			     compiler_of(native), native);
+	}
+	histograms__free(&cnts);
+	intern__free(&natives);
+	j->err = j->err ?: err;
+}
+
+/* Says the place, if there is one, and its lines. */
+static void say_hotspots(struct judge *j, const struct hotspot *hotspots, size_t cnt, const struct place *place)
+{
+	const struct hotspot *main = place__main(place);
+
+	if (main->code) {
+		j->verdict->place = place__text(j->job, place);
+		if (j->verdict->place)
+			verdict__say(j, &j->verdict->evidence, "%s: %.3g s", j->verdict->place, main->ns / 1e9);
+		else
+			j->err = -ENOMEM;
+	}
+	say_compiled(j, main->code ? main : &hotspots[0]);
+	for (size_t i = 0; i < cnt && hotspots[i].ns; i++) {
+		char *text;
+
+		if (main->code == hotspots[i].code)
+			continue;
+		text = hotspot__text(j->job, &hotspots[i]);
+		if (text)
+			verdict__say(j, &j->verdict->evidence, "%s: %.3g s", text, hotspots[i].ns / 1e9);
+		else
+			j->err = -ENOMEM;
+		free(text);
+	}
+}
+
+/* Finds where a rule's time was; without a rule, where the CPU time of steps was. */
+static void find_rule_hotspots(struct judge *j, struct hotspot *top)
+{
+	const struct samples *samples = job__samples(j->job);
+	struct hotspots hotspots = {.places = &j->blame->places, .lines = j->blame->lines};
+	int err = samples ? 0 : -ENOMEM;
+
+	for (size_t i = 0; samples && j->track->thread && i < samples__cnt(samples) && !err; i++) {
+		struct sample sample;
+		enum phase phase;
+
+		if (samples__thread_of(samples, i) != j->track->thread)
+			continue;
+		sample = samples__get(samples, i);
+		phase = step_track__phase(j->track, j->steps, &sample);
+		if (step_track__at(j->track, sample.time_ns) < 0)
+			continue;
+		if (j->rule ? verdict_rule__has(j->rule, phase, sample.cause) : sample.kind == SAMPLE_CPU)
+			err = hotspots__add(&hotspots, 0, &sample);
+	}
+	err = err ?: hotspots__top(&hotspots, 1, BLAME_HOTSPOTS, top);
+	hotspots__free(&hotspots);
+	j->err = j->err ?: err;
+}
+
+static void say_end(struct judge *j, const struct rec_proc *exit)
+{
+	char *how = processes__end_text(exit->exit_code);
+
+	verdict__say(j, &j->verdict->evidence, "process %u, a worker, ended at %.3f s: %s", REC_PID(exit->pid),
+		     ((double)exit->time_ns - job__window(j->job)->start_ns) / 1e9, how ?: "");
+	free(how);
+}
+
+/*
+ * Says which workers failed. A process that ended too early to be recognised counts as a worker if
+ * the steps waited for it.
+ */
+static void say_ended(struct judge *j)
+{
+	uint32_t waker = j->group && verdict__one_waker(j->group) ? j->group->waker_pid : 0;
+	size_t cnt, said = 0;
+	const struct rec_target *targets = job__targets(j->job, &cnt);
+
+	for (size_t i = 0; i < cnt && said < ENDS_MAX; i++) {
+		if (targets[i].parent_pid != j->track->pid || !verdict__failed(j->job, targets[i].pid))
+			continue;
+		if (targets[i].role != ROLE_WORKER && targets[i].pid != waker)
+			continue;
+		say_end(j, job__exit(j->job, targets[i].pid));
+		said++;
+	}
+}
+
+/* Finds the function that has half of a rule's time, and little of any other. */
+static void find_rule_place(struct judge *j, struct place *place)
+{
+	static const bool slots[][2] = {{true, false}, {false, true}};
+	const struct place_question ask = {
+		.more = {slots[0], 2, j->track->step_cnt},
+		.less = {slots[1], 0, j->track->step_cnt},
+		.all = {slots[1], 2, j->track->step_cnt},
+	};
+	const struct samples *samples = job__samples(j->job);
+	struct places places = {.job = j->job};
+	int err = samples ? 0 : -ENOMEM;
+
+	for (size_t i = 0; samples && i < samples__cnt(samples) && !err; i++) {
+		struct sample sample;
+
+		if (samples__thread_of(samples, i) != j->track->thread)
+			continue;
+		sample = samples__get(samples, i);
+		if (step_track__at(j->track, sample.time_ns) >= 0)
+			err = places__add(&places,
+					  !verdict_rule__has(j->rule, step_track__phase(j->track, j->steps, &sample),
+							     sample.cause),
+					  &sample);
+	}
+	err = err ?: places__find(&places, &ask, place);
+	places__free(&places);
+	j->err = j->err ?: err;
+}
+
+/* A place is where a thread does or awaits something. Where it waits for a CPU, or is paused, is chance. */
+static bool rule_has_place(const struct judge *j)
+{
+	return !j->rule || !sample_cause__is_anywhere(j->rule->causes[0]);
+}
+
+/* Where a queue of the standard library waits says less than the line that asks it. */
+static void prefer_line(const struct judge *j, struct place *place, const struct hotspot *line)
+{
+	const struct stacks *stacks = job__stacks(j->job);
+
+	if (place->outer.code && line->ns && stacks__code(stacks, place->inner.code).is_standard &&
+	    stacks__code(stacks, line->code).is_own)
+		*place = (struct place){.outer = *line, .inner = *line, .users = true};
+}
+
+static void say_group_evidence(struct judge *j, const struct blame_group *group, bool workers)
+{
+	if (!workers)
+		say_hotspots(j, group->hotspots, BLAME_HOTSPOTS, &group->place);
+	if (!j->verdict->place && group->cause == BLAME_COMPILE && group->hotspots[0].ns)
+		j->verdict->place = hotspot__text(j->job, &group->hotspots[0]);
+}
+
+static void say_waker(struct judge *j, const struct blame_group *group)
+{
+	if (verdict__one_waker(group))
+		verdict__say(j, &j->verdict->evidence, "process %u (thread %u) ended %.0f %% of that wait",
+			     group->waker_pid, group->waker_tid, 100.0 * group->waker_ns / group->wait_ns);
+}
+
+static void give_evidence(struct judge *j)
+{
+	struct hotspot top[BLAME_HOTSPOTS] = {0};
+	struct place place = {0};
+	bool workers;
+
+	if (j->verdict->class == VERDICT_GPU || j->verdict->class == VERDICT_LAUNCH)
+		say_busy(j);
+	if (j->busy)
+		return;
+	workers = verdict__say_workers(j);
+	if (j->group && !j->rule)
+		say_group_evidence(j, j->group, workers);
+	else if (!workers && rule_has_place(j) && j->blame->lines && j->track->thread) {
+		if (j->rule)
+			find_rule_place(j, &place);
+		find_rule_hotspots(j, top);
+		prefer_line(j, &place, &top[0]);
+		say_hotspots(j, top, BLAME_HOTSPOTS, &place);
+	}
+	if ((workers && !j->slow_worker) || (!workers && verdict__say_threads(j)))
+		return;
+	if (j->group && !j->rule)
+		say_waker(j, j->group);
+}
+
+/* Of the time that threads wait for file systems, the one that has most. own: of the thread that makes the steps alone. */
+static const char *find_far_files(struct judge *j, bool own, double *seconds)
+{
+	const struct samples *samples = job__samples(j->job);
+	struct histograms ns = {0};
+	struct histogram_top top = {0};
+	struct intern names = {0};
+	const char *found = NULL;
+	int err = samples ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < samples__cnt(samples); i++) {
+		struct sample s;
+		uint32_t number;
+
+		if (own && samples__thread_of(samples, i) != j->track->thread)
+			continue;
+		s = samples__get(samples, i);
+		if (s.pid != j->track->pid || s.cause != CAUSE_FILE_SYSTEM || !samples__far_files(samples, s.stack))
+			continue;
+		err = intern__add(&names, samples__far_files(samples, s.stack), &number)
+			      ?: histograms__add(&ns, 0, number, s.weight_ns);
+	}
+	if (!err) {
+		histograms__top(&ns, 1, 1, &top);
+		found = top.total ? job__name(j->job, intern__key(&names, top.value)) : NULL;
+		*seconds = top.total / 1e9;
+	}
+	histograms__free(&ns);
+	intern__free(&names);
+	j->err = j->err ?: err;
+	return found;
+}
+
+static void say_far_files(struct judge *j)
+{
+	double all_ns = 0, seconds;
+
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		all_ns += j->blame->all.ns[phase][CAUSE_FILE_SYSTEM];
+	if (all_ns < MENTION_SHARE * j->blame->all.total_ns)
+		return;
+	j->far_files = find_far_files(j, true, &seconds);
+	if (!j->far_files)
+		j->far_files = find_far_files(j, false, &seconds);
+	if (j->far_files)
+		verdict__say(j, &j->verdict->evidence, "%s: %.3g s to open, look up or list files", j->far_files,
+			     seconds);
+}
+
+void verdict__give_evidence(struct judge *j)
+{
+	give_evidence(j);
+	say_far_files(j);
+	say_ended(j);
+}
