@@ -198,3 +198,41 @@ def test_copied_pages(tmp_path, shrinks, grows, faults, said):
     file.write_bytes(rec.recording(records))
     text = " ".join(helpers.report_text(file).split())
     assert ("shrinks by 4.8e+03 MB a minute, though no process grows" in text) == said, text
+
+
+def copies(pid, seconds, counts, pages=200, each_bytes=4 * 10**6):
+    return [
+        rec.record("COPIED", time_ns=START + second * 10**9, pid=pid, pages=pages, copied=count, each_bytes=each_bytes)
+        for second, count in zip(range(seconds), counts)
+    ]
+
+
+@pytest.mark.parametrize(
+    "counts, pages, said",
+    [
+        (range(30), 200, True),
+        ([0] * 30, 200, False),
+        ([0, *[25] * 29], 200, False),
+        (range(200, 230), 210, False),
+        ([*range(15), 10**9, *range(16, 30)], 200, False),
+        (range(29, -1, -1), 200, False),
+    ],
+    ids=["copies", "nothing", "once", "more than there are", "lies once", "fewer"],
+)
+def test_counted_pages(tmp_path, counts, pages, said):
+    """Pages of a worker that were looked at one by one, while the machine's free memory shrinks for another reason."""
+    worker, seconds = PID + 1, 30
+    records = [rec.host(), rec.target(PID), rec.target(worker, role=rec.WORKER, parent=PID), rec.window(START, START + seconds * 10**9, 300, 3)]
+    records += [rec.boundary(PID, PID, index, START + index * 100 * MS, rule=3) for index in range(seconds * 10)]
+    for second in range(seconds):
+        at = START + second * 10**9
+        left = 40 * 10**9 - 80 * second * 10**6
+        records.append(rec.record("MACHINE", time_ns=at, pid=PID, processors=8, memory_bytes=MACHINE, available_bytes=left))
+        for pid in (PID, worker):
+            faults = 20000 * second if pid == worker else 0
+            records.append(rec.record("RESOURCES", time_ns=at, pid=pid, known=MEMORY, rss_bytes=2 * 10**9, minor_faults=faults))
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording(records + copies(worker, seconds, counts, pages)))
+    text = " ".join(helpers.report_text(file).split())
+    assert ("workers copy pages that they share with their process (copy on write): 240 MB a minute" in text) == said, text
+    assert ("copy pages" in text) == said, text
