@@ -71,6 +71,7 @@ enum rec_type {
 	REC_OVERHEAD,      /* user: by how much a recording with --budget slows a process, cumulative by pid */
 	REC_JOB,           /* user: which job a process is of: resource_records.h */
 	REC_GPU_USER,      /* user: a process uses a GPU, by NVML, cumulative */
+	REC_COPIED,        /* user: pages that a forked process has copied: resource_records.h */
 	REC__COUNT,
 };
 

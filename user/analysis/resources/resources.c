@@ -111,10 +111,13 @@ int growth__find(const struct growth_point *points, size_t cnt, struct growth *o
 
 /* ---- pages that workers copy ---- */
 
-#define PAGE_BYTES    4096.0
-#define LEAST_BYTES_S 1e6
-#define OWN_GROWTH    (1 / 3.0)
-#define HALF          0.5
+#define PAGE_BYTES      4096.0
+#define LEAST_BYTES_S   1e6
+#define OWN_GROWTH      (1 / 3.0)
+#define COPIED_LEAST    6    /* pages that were looked at */
+#define COPIED_LATE     0.15 /* of them in each half of the time, or it is not so all the time */
+#define COPIED_LEAST_NS 4000000000ULL
+#define HALF            0.5
 
 /* From the first step of any track to the last, since imports and the end are no training; without tracks, all time. */
 static void resources__set_window(const struct step_track *tracks, size_t cnt, uint64_t window_ns[2])
@@ -176,18 +179,78 @@ static double own_growth(const struct resource_samples *all, const uint64_t wind
 		       : 0;
 }
 
+/* The records of a process in the window that make sense together: those are only ever more. */
+struct copies {
+	const struct rec_copied *first, *middle, *last;
+};
+
+static bool copies__find(struct job *job, uint32_t pid, const uint64_t window_ns[2], struct copies *out)
+{
+	size_t cnt;
+	const struct rec_copied *all = resources__copies(job__resources(job), &cnt); /* by pid and time */
+	uint64_t middle_ns = window_ns[0] + (window_ns[1] - window_ns[0]) / 2;
+
+	*out = (struct copies){0};
+	for (size_t i = 0; i < cnt; i++) {
+		if (all[i].pid != pid || all[i].time_ns < window_ns[0] || all[i].time_ns > window_ns[1])
+			continue;
+		out->first = out->first ?: &all[i];
+		if (all[i].copied > all[i].pages || all[i].pages != out->first->pages ||
+		    all[i].each_bytes != out->first->each_bytes)
+			return false;
+		if (all[i].time_ns <= middle_ns)
+			out->middle = &all[i];
+		out->last = &all[i];
+	}
+	return out->first && out->middle;
+}
+
+static double more_pages(const struct rec_copied *a, const struct rec_copied *b)
+{
+	return b->copied > a->copied ? b->copied - a->copied : 0;
+}
+
+/* Adds up the pages of all processes. Returns whether those of one were looked at. */
+static bool find_counted(struct job *job, const uint64_t window_ns[2], const struct resource_use *uses, size_t cnt,
+			 struct copied_pages *out)
+{
+	double pages = 0, late = 0, per_s[2] = {0};
+	bool looked = false;
+
+	for (size_t i = 0; i < cnt; i++) {
+		struct copies of;
+
+		bool sound = copies__find(job, uses[i].pid, window_ns, &of);
+
+		looked = looked || of.first;
+		if (!sound || of.last->time_ns - of.first->time_ns < COPIED_LEAST_NS)
+			continue;
+		pages += more_pages(of.first, of.last);
+		late += more_pages(of.middle, of.last);
+		per_s[uses[i].role == ROLE_WORKER] += more_pages(of.first, of.last) * of.first->each_bytes /
+						      ((of.last->time_ns - of.first->time_ns) / 1e9);
+	}
+	if (pages >= COPIED_LEAST && late >= COPIED_LATE * pages && late <= (1 - COPIED_LATE) * pages &&
+	    per_s[0] + per_s[1] >= LEAST_BYTES_S)
+		*out = (struct copied_pages){
+			.per_s = per_s[0] + per_s[1], .counted = true, .workers = per_s[1] > per_s[0]};
+	return looked;
+}
+
 int copied_pages__find(struct job *job, const struct step_track *tracks, size_t track_cnt,
 		       const struct resource_use *uses, size_t cnt, struct copied_pages *out)
 {
 	uint64_t window_ns[2];
 	double per_s, grown = 0, faults_s = 0;
 	struct machine_samples machine;
+	bool counted;
 	int err;
 
 	*out = (struct copied_pages){0};
 	if (!cnt || !track_cnt)
 		return 0;
 	resources__set_window(tracks, track_cnt, window_ns);
+	counted = find_counted(job, window_ns, uses, cnt, out);
 	machine = machine_samples__of(job, uses[0].pid);
 	err = machine_growth(&machine, window_ns, &per_s);
 	for (size_t i = 0; i < cnt; i++) {
@@ -197,7 +260,9 @@ int copied_pages__find(struct job *job, const struct step_track *tracks, size_t 
 		if (uses[i].role != ROLE_MAIN)
 			faults_s += fmax(0, uses[i].rates.minor_faults_per_s);
 	}
-	if (!err && per_s >= LEAST_BYTES_S && grown < OWN_GROWTH * per_s && faults_s * PAGE_BYTES >= HALF * per_s)
+	out->faults_s = faults_s;
+	if (!err && !counted && per_s >= LEAST_BYTES_S && grown < OWN_GROWTH * per_s &&
+	    faults_s * PAGE_BYTES >= HALF * per_s)
 		*out = (struct copied_pages){.per_s = per_s, .faults_s = faults_s};
 	return err;
 }

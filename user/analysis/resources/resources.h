@@ -102,13 +102,16 @@ int growth__find(const struct growth_point *points, size_t cnt, struct growth *o
  */
 
 struct copied_pages {
-	double per_s;    /* bytes by which the machine's available memory shrinks; 0: not seen */
+	double per_s;    /* bytes that they copy, or by which the machine's available memory shrinks; 0: not seen */
 	double faults_s; /* minor faults a second of the workers and children */
+	bool counted;    /* by their pages: sure, whatever else the machine does */
+	bool workers;    /* of a DataLoader, most of them; else other children */
 };
 
 /*
- * Looks at the machine of the first process of `uses`, between the first and the last step. All of these must
- * be so: available memory shrinks all the time; the job's processes grow by less than a third of it; and its
+ * Looks at the pages of the processes of `uses`, between the first and the last step: some must become their own
+ * all the time. Where no page was looked at, as in recordings of earlier versions, looks at the machine of the
+ * first process. All of these must be so: available memory shrinks all the time; the job's processes grow by less than a third of it; and its
  * workers have page faults for half of it. 0 or -ENOMEM.
  */
 int copied_pages__find(struct job *job, const struct step_track *tracks, size_t track_cnt,
