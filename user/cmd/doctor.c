@@ -3,6 +3,8 @@
  * stepflame doctor: prints each capability that a recording needs, what was found, and how to fix
  * it.
  */
+
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,10 +15,11 @@
 
 #include "stepflame.skel.h"
 #include "user/cmd/cmd.h"
-#include "user/cmd/doctor.h"
 #include "user/cmd/parse.h"
+#include "user/lib/capabilities.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
+#include "user/lib/restrictions.h"
 #include "user/report/common.h"
 #include "user/report/print/text.h"
 #include "user/runtime/cuda/cuda.h"
@@ -33,6 +36,8 @@
 #include "user/session/sources/landmarks.h"
 #include "user/session/sources/natives.h"
 #include "user/session/sources/xla.h"
+
+enum check_result { OK, WARN, FAIL };
 
 #define CHECKS_MAX 48
 #define FOUND_AT   36 /* columns before what was found */
@@ -101,7 +106,10 @@ const struct argp cmd_doctor_argp = {
 	       "process, 5 not supported.",
 };
 
-void doctor__add(struct doctor *d, const char *name, enum check_result verdict, const char *fix, const char *fmt, ...)
+/* Adds what was found. fix is printed unless the verdict is OK, and must stay valid; NULL: none. */
+__attribute__((format(printf, 5, 6))) static void add_check(struct doctor *d, const char *name,
+							    enum check_result verdict, const char *fix, const char *fmt,
+							    ...)
 {
 	struct doctor_check *c;
 	va_list ap;
@@ -117,6 +125,155 @@ void doctor__add(struct doctor *d, const char *name, enum check_result verdict, 
 	va_end(ap);
 }
 
+/* ---- rights of the process, and settings of the kernel ---- */
+
+#define FOR_PROGRAMS (CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON))
+#define AS_ROOT      "run it as root (sudo), or with the capabilities that docs/safety.md lists"
+
+/* The first line of a file: "" if it cannot be read. */
+static void read_line(const char *path, char *line, int size)
+{
+	FILE *file = fopen(path, "re");
+
+	if (!file || !fgets(line, size, file))
+		line[0] = 0;
+	line[strcspn(line, "\n")] = 0;
+	if (file)
+		fclose(file);
+}
+
+static void check_capabilities(struct doctor *d, uint64_t held)
+{
+	const uint64_t needed = FOR_PROGRAMS | CAPABILITY(CAP_SYS_PTRACE);
+	char missing[80], all[160];
+
+	capabilities__names(needed & ~held, missing, sizeof(missing));
+	capabilities__names(held, all, sizeof(all));
+	if (FOR_PROGRAMS & ~held)
+		add_check(d, "capabilities", FAIL, AS_ROOT, "%s missing: no recording", missing);
+	else if (capabilities__of_program())
+		add_check(d, "capabilities", OK, NULL, "%s, of the program's file: for your own processes only", all);
+	else if (needed & ~held)
+		add_check(d, "capabilities", WARN, AS_ROOT, "%s missing: your own processes only", missing);
+	else
+		add_check(d, "capabilities", OK, NULL, "%s", all);
+}
+
+static void check_user_namespace(struct doctor *d)
+{
+	if (capabilities__in_user_namespace())
+		add_check(d, "user namespace", FAIL,
+			  "run it outside of the user namespace: on the host, or in a container without one",
+			  "not the first one: no capability in it allows BPF");
+	else
+		add_check(d, "user namespace", OK, NULL, "the first one");
+}
+
+static void check_lockdown(struct doctor *d)
+{
+	enum lockdown mode = lockdown__mode();
+
+	if (mode == LOCKDOWN_CONFIDENTIALITY)
+		add_check(d, "lockdown", FAIL, "boot with lockdown=integrity or lockdown=none",
+			  "confidentiality: BPF programs may not read memory");
+	else
+		add_check(d, "lockdown", OK, NULL, "%s",
+			  mode == LOCKDOWN_INTEGRITY ? "integrity: does not restrict stepflame" : "none");
+}
+
+static void check_yama(struct doctor *d)
+{
+	int scope = yama__scope();
+
+	if (scope >= YAMA_NOBODY)
+		add_check(d, "Yama", FAIL, YAMA_FIX, "%d: nobody may read the memory of another process", scope);
+	else if (scope && !(capabilities__held() & CAPABILITY(CAP_SYS_PTRACE)))
+		add_check(d, "Yama", WARN, AS_ROOT, "%d: processes are readable only with CAP_SYS_PTRACE", scope);
+	else
+		add_check(d, "Yama", OK, NULL, "%d: does not restrict stepflame", scope);
+}
+
+static void check_selinux(struct doctor *d)
+{
+	char enforcing[8];
+
+	read_line("/sys/fs/selinux/enforce", enforcing, sizeof(enforcing));
+	if (enforcing[0] == '1')
+		add_check(d, "SELinux", WARN,
+			  "if something is denied, look for it with `ausearch -m avc -ts recent`, and allow it in "
+			  "the policy "
+			  "of the domain that runs stepflame (classes bpf, perf_event, process ptrace)",
+			  "enforcing: its policy may deny what the capabilities allow");
+	else
+		add_check(d, "SELinux", OK, NULL, enforcing[0] ? "permissive: denies nothing" : "not enabled");
+}
+
+static void check_settings(struct doctor *d, uint64_t held)
+{
+	static const struct {
+		const char *name, *path;
+		uint64_t capability;
+	} settings[] = {
+		{"perf_event_paranoid", "/proc/sys/kernel/perf_event_paranoid", CAPABILITY(CAP_PERFMON)},
+		{"unprivileged_bpf_disabled", "/proc/sys/kernel/unprivileged_bpf_disabled", CAPABILITY(CAP_BPF)},
+	};
+	char value[16], name[32];
+
+	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
+		read_line(settings[i].path, value, sizeof(value));
+		capabilities__names(settings[i].capability, name, sizeof(name));
+		if (held & settings[i].capability)
+			add_check(d, settings[i].name, OK, NULL, "%s: does not matter with %s", value, name);
+		else
+			add_check(d, settings[i].name, WARN, AS_ROOT, "%s: stepflame needs %s, whatever this value is",
+				  value, name);
+	}
+}
+
+/* Has a function of the kernel an address? Functions that this process may not see have the address 0. */
+static bool sees_kernel_symbols(void)
+{
+	FILE *file = fopen("/proc/kallsyms", "re");
+	unsigned long long address = 0;
+	char type = 0;
+
+	/* Before the functions there are variables of each processor, at small addresses from 0 on. */
+	while (file && fscanf(file, "%llx %c%*[^\n]", &address, &type) == 2 && tolower(type) != 't')
+		;
+	if (file)
+		fclose(file);
+	return address && tolower(type) == 't';
+}
+
+static void check_kernel_symbols(struct doctor *d)
+{
+	char value[16];
+
+	read_line("/proc/sys/kernel/kptr_restrict", value, sizeof(value));
+	if (sees_kernel_symbols())
+		add_check(d, "kptr_restrict", OK, NULL, "%s: the kernel's functions have names", value);
+	else
+		add_check(d, "kptr_restrict", WARN,
+			  "set kernel.kptr_restrict to 0 or 1 by sysctl, and run it as root or with CAP_SYSLOG",
+			  "%s: the kernel's functions have no names in stacks", value);
+}
+
+/* What the kernel and this process's rights allow: capabilities, namespaces, security modules, sysctls. */
+static void check_rights(struct doctor *d)
+{
+	uint64_t held = capabilities__held();
+
+	check_capabilities(d, held);
+	check_user_namespace(d);
+	check_lockdown(d);
+	check_yama(d);
+	check_selinux(d);
+	check_settings(d, held);
+	check_kernel_symbols(d);
+}
+
+/* ---- what else a recording needs ---- */
+
 /* Do programs load, and do probes hit? Returns -errno of what failed. */
 static int check_bpf(struct doctor *d)
 {
@@ -127,19 +284,19 @@ static int check_bpf(struct doctor *d)
 
 	if (err) {
 		programs__explain(err, &why, &fix);
-		doctor__add(d, "BPF programs", FAIL, fix, "%s", why);
+		add_check(d, "BPF programs", FAIL, fix, "%s", why);
 		return err;
 	}
-	doctor__add(d, "BPF programs", OK, NULL, "load (task storage, ring buffer, tracepoints with type information)");
+	add_check(d, "BPF programs", OK, NULL, "load (task storage, ring buffer, tracepoints with type information)");
 	if (selftest.attacher.backend == ATTACH_MULTI)
-		doctor__add(d, "uprobes", OK, NULL, "uprobe_multi with a process filter; a hit costs %llu ns",
-			    (unsigned long long)selftest.hit_ns);
+		add_check(d, "uprobes", OK, NULL, "uprobe_multi with a process filter; a hit costs %llu ns",
+			  (unsigned long long)selftest.hit_ns);
 	else if (selftest.attacher.backend == ATTACH_EVENTS)
-		doctor__add(d, "uprobes", OK, NULL, "as events of tracefs, with a process filter; a hit costs %llu ns",
-			    (unsigned long long)selftest.hit_ns);
+		add_check(d, "uprobes", OK, NULL, "as events of tracefs, with a process filter; a hit costs %llu ns",
+			  (unsigned long long)selftest.hit_ns);
 	else
-		doctor__add(d, "uprobes", WARN, PROBES_TOGETHER, "one by one only; a hit costs %llu ns",
-			    (unsigned long long)selftest.hit_ns);
+		add_check(d, "uprobes", WARN, PROBES_TOGETHER, "one by one only; a hit costs %llu ns",
+			  (unsigned long long)selftest.hit_ns);
 	stepflame_bpf__destroy(skel);
 	return 0;
 }
@@ -156,16 +313,16 @@ static void check_driver(struct doctor *d)
 	char version[32];
 
 	if (!file) {
-		doctor__add(d, "NVIDIA driver", OK, NULL, "no driver is loaded: no GPU to record");
+		add_check(d, "NVIDIA driver", OK, NULL, "no driver is loaded: no GPU to record");
 		return;
 	}
-	doctor__add(d, "NVIDIA driver", OK, NULL, "%s",
-		    nvidia__version(file, version, sizeof(version)) ? "version unknown" : version);
+	add_check(d, "NVIDIA driver", OK, NULL, "%s",
+		  nvidia__version(file, version, sizeof(version)) ? "version unknown" : version);
 	fclose(file);
 	file = fopen(NVIDIA_PARAMS, "re");
 	if (file && nvidia__restricts_profiling(file) == 1)
-		doctor__add(d, "GPU profiling", WARN, RESTRICTED_FIX,
-			    "only administrators may profile: CUPTI may refuse");
+		add_check(d, "GPU profiling", WARN, RESTRICTED_FIX,
+			  "only administrators may profile: CUPTI may refuse");
 	if (file)
 		fclose(file);
 }
@@ -175,15 +332,15 @@ static int check_machine(struct doctor *d)
 	struct utsname uts;
 
 	uname(&uts);
-	doctor__add(d, "machine", !strcmp(uts.machine, "x86_64") ? OK : FAIL, "only x86-64 is supported",
-		    "Linux %s, %s", uts.release, uts.machine);
+	add_check(d, "machine", !strcmp(uts.machine, "x86_64") ? OK : FAIL, "only x86-64 is supported", "Linux %s, %s",
+		  uts.release, uts.machine);
 	if (access("/sys/kernel/btf/vmlinux", R_OK)) {
-		doctor__add(d, "type information", FAIL, "use a kernel built with CONFIG_DEBUG_INFO_BTF=y",
-			    "no /sys/kernel/btf/vmlinux");
+		add_check(d, "type information", FAIL, "use a kernel built with CONFIG_DEBUG_INFO_BTF=y",
+			  "no /sys/kernel/btf/vmlinux");
 		return -EOPNOTSUPP;
 	}
-	doctor__add(d, "type information", OK, NULL, "/sys/kernel/btf/vmlinux");
-	doctor__check_rights(d);
+	add_check(d, "type information", OK, NULL, "/sys/kernel/btf/vmlinux");
+	check_rights(d);
 	check_driver(d);
 	return check_bpf(d);
 }
@@ -191,9 +348,9 @@ static int check_machine(struct doctor *d)
 static void check_list(struct doctor *d, const char *name, const struct probe_list *list, int err, const char *fix)
 {
 	if (err)
-		doctor__add(d, name, WARN, fix, "none found");
+		add_check(d, name, WARN, fix, "none found");
 	else
-		doctor__add(d, name, OK, NULL, "%zu probe sites", list->cnt);
+		add_check(d, name, OK, NULL, "%zu probe sites", list->cnt);
 }
 
 /*
@@ -216,14 +373,14 @@ static int check_python(struct doctor *d, const struct process *process, bool fr
 	if (err) {
 		fix = python__explain(err, process->pid, process->comm, python.version, why);
 		goes_on = python__is_dispensable(err, framework, python.version);
-		doctor__add(d, "Python", other || goes_on ? WARN : FAIL, fix, "%s%s", why,
-			    goes_on ? ": " PYTHON_REFUSED : "");
+		add_check(d, "Python", other || goes_on ? WARN : FAIL, fix, "%s%s", why,
+			  goes_on ? ": " PYTHON_REFUSED : "");
 		return other || goes_on ? 0 : err == -ENOENT ? -EOPNOTSUPP : err;
 	}
 	if (python.tried)
-		doctor__add(d, "Python", WARN, NULL, "%s " PYTHON_TRIED, python.version);
+		add_check(d, "Python", WARN, NULL, "%s " PYTHON_TRIED, python.version);
 	else
-		doctor__add(d, "Python", OK, NULL, "%s, layout checked against the process", python.version);
+		add_check(d, "Python", OK, NULL, "%s, layout checked against the process", python.version);
 	check_list(d, "Lightning's actions", &list, landmarks__python(&list, &late, elf, &python.functions),
 		   "report this build of Python: its builtin next() was not found");
 	probe_list__release(&list);
@@ -256,7 +413,7 @@ static void check_natives(struct doctor *d, const struct process *process, const
 		elf__free(elf);
 		probe_list__release(&list);
 	}
-	doctor__add(d, "collectives", OK, NULL, "%d functions in %d libraries", function_cnt, file_cnt);
+	add_check(d, "collectives", OK, NULL, "%d functions in %d libraries", function_cnt, file_cnt);
 }
 
 /* Says what record --gpu can record of the process: the tiers of docs/gpu.md. */
@@ -267,21 +424,21 @@ static void check_tier(struct doctor *d, const struct process *process)
 
 	gpu_ring__free(ring);
 	if (!err)
-		doctor__add(d, "GPU", OK, NULL, "tier 2: stepflame can record what the GPU does (--gpu cupti)");
+		add_check(d, "GPU", OK, NULL, "tier 2: stepflame can record what the GPU does (--gpu cupti)");
 	else if (err == -EBUSY)
-		doctor__add(d, "GPU", OK, NULL, "tier 2: another stepflame is recording what the GPU does");
+		add_check(d, "GPU", OK, NULL, "tier 2: another stepflame is recording what the GPU does");
 	else if (err == -EPROTO)
-		doctor__add(d, "GPU", WARN, "restart the job with this stepflame's library",
-			    "tier 1: the injection library in the process is of another version");
+		add_check(d, "GPU", WARN, "restart the job with this stepflame's library",
+			  "tier 1: the injection library in the process is of another version");
 	else if (err != -ENOENT)
-		doctor__add(d, "GPU", WARN, NULL, "cannot see whether the process has the injection library: %s",
-			    strerror(-err));
+		add_check(d, "GPU", WARN, NULL, "cannot see whether the process has the injection library: %s",
+			  strerror(-err));
 	else
-		doctor__add(d, "GPU", OK, NULL,
-			    "tier 1: calls of the CPU (--gpu uprobe). For what the GPU does: record --inject -p %d, or "
-			    "start "
-			    "the job by record --gpu cupti -- CMD",
-			    process->pid);
+		add_check(d, "GPU", OK, NULL,
+			  "tier 1: calls of the CPU (--gpu uprobe). For what the GPU does: record --inject -p %d, or "
+			  "start "
+			  "the job by record --gpu cupti -- CMD",
+			  process->pid);
 }
 
 /* Checks functions of CUDA and NCCL, whichever file contains them. */
@@ -306,10 +463,10 @@ static void check_gpu(struct doctor *d, const struct process *process)
 	}
 	cuda__libraries(process, libraries, sizeof(libraries));
 	if (!file_cnt)
-		doctor__add(d, "CUDA", OK, NULL, "no CUDA library is mapped: record --gpu has nothing to count");
+		add_check(d, "CUDA", OK, NULL, "no CUDA library is mapped: record --gpu has nothing to count");
 	else
-		doctor__add(d, "CUDA", OK, NULL, "%zu functions in %zu files%s%s", function_cnt, file_cnt,
-			    libraries[0] ? ": " : "", libraries);
+		add_check(d, "CUDA", OK, NULL, "%zu functions in %zu files%s%s", function_cnt, file_cnt,
+			  libraries[0] ? ": " : "", libraries);
 	if (file_cnt)
 		check_tier(d, process);
 }
@@ -322,19 +479,19 @@ static void check_jax(struct doctor *d, const struct process *process, const str
 	int cnt;
 
 	jax__version(process, file, version, sizeof(version));
-	doctor__add(d, "JAX", OK, NULL, "jaxlib %s", version);
+	add_check(d, "JAX", OK, NULL, "jaxlib %s", version);
 	if (mapped_file__elf(file, &elf)) {
-		doctor__add(d, "JAX's landmarks", WARN, NULL, "%.128s cannot be read", file->path);
+		add_check(d, "JAX's landmarks", WARN, NULL, "%.128s cannot be read", file->path);
 		return;
 	}
 	cnt = xla__add_jax(&list, elf, why, sizeof(why));
 	if (cnt < 0)
 		snprintf(why, sizeof(why), "out of memory");
-	doctor__add(d, "JAX's landmarks", why[0] ? WARN : OK,
-		    "install jaxlib from PyPI, which has the symbols of local functions; without them stepflame "
-		    "records only "
-		    "samples and a PJRT plugin's functions",
-		    "%d functions%s%s", cnt > 0 ? cnt : 0, why[0] ? "; jaxlib " : "", why);
+	add_check(d, "JAX's landmarks", why[0] ? WARN : OK,
+		  "install jaxlib from PyPI, which has the symbols of local functions; without them stepflame "
+		  "records only "
+		  "samples and a PJRT plugin's functions",
+		  "%d functions%s%s", cnt > 0 ? cnt : 0, why[0] ? "; jaxlib " : "", why);
 	elf__free(elf);
 	probe_list__release(&list);
 }
@@ -353,12 +510,12 @@ static void check_plugins(struct doctor *d, const struct process *process)
 		if (!xla__is_plugin(file->path) || mapped_file__elf(file, &elf))
 			continue;
 		if (pjrt__find(process, file, elf, &table))
-			doctor__add(d, "PJRT plugin", WARN,
-				    "wait until the program has asked the plugin for its functions",
-				    "%.64s: its PJRT_Api was not found, or has an unknown form", name);
+			add_check(d, "PJRT plugin", WARN,
+				  "wait until the program has asked the plugin for its functions",
+				  "%.64s: its PJRT_Api was not found, or has an unknown form", name);
 		else
-			doctor__add(d, "PJRT plugin", OK, NULL, "%.64s: PJRT 0.%d, %d functions", name, table.minor,
-				    xla__add_plugin(&list, process, file, elf, why, sizeof(why)));
+			add_check(d, "PJRT plugin", OK, NULL, "%.64s: PJRT 0.%d, %d functions", name, table.minor,
+				  xla__add_plugin(&list, process, file, elf, why, sizeof(why)));
 		elf__free(elf);
 		probe_list__release(&list);
 	}
@@ -389,13 +546,12 @@ static void check_nvtx(struct doctor *d, const struct process *process)
 		free(places.items);
 	}
 	if (missed)
-		doctor__add(d, "NVTX ranges", WARN,
-			    "mark the missing ranges with torch.profiler.record_function instead",
-			    "stepflame cannot probe %zu of %zu places: %s", missed, missed + cnt, files);
+		add_check(d, "NVTX ranges", WARN, "mark the missing ranges with torch.profiler.record_function instead",
+			  "stepflame cannot probe %zu of %zu places: %s", missed, missed + cnt, files);
 	else if (cnt)
-		doctor__add(d, "NVTX ranges", OK, NULL, "%zu places in %s", cnt, files);
+		add_check(d, "NVTX ranges", OK, NULL, "%zu places in %s", cnt, files);
 	else
-		doctor__add(d, "NVTX ranges", OK, NULL, "no mapped file with symbols pushes any");
+		add_check(d, "NVTX ranges", OK, NULL, "no mapped file with symbols pushes any");
 }
 
 /* Is there a PJRT plugin whose functions `record` would find? */
@@ -415,11 +571,11 @@ static int check_torch(struct doctor *d, const struct process *process, const st
 	int err = mapped_file__elf(file, &elf);
 
 	if (err) {
-		doctor__add(d, "torch", FAIL, NULL, "%.128s cannot be read: %s", file->path, strerror(-err));
+		add_check(d, "torch", FAIL, NULL, "%.128s cannot be read: %s", file->path, strerror(-err));
 		return err;
 	}
 	torch__version(process, file, version, sizeof(version));
-	doctor__add(d, "torch", OK, NULL, "%s", version[0] ? version : "version unknown");
+	add_check(d, "torch", OK, NULL, "%s", version[0] ? version : "version unknown");
 	check_list(d, "torch's labels and backward", &list, landmarks__torch(&list, elf),
 		   "report this build of torch: it exports none of its landmarks");
 	check_natives(d, process, file);
@@ -437,7 +593,7 @@ static int check_frameworks(struct doctor *d, const struct process *process, con
 	if (jax)
 		check_jax(d, process, jax);
 	if (!torch && !jax && python->file)
-		doctor__add(d, "torch", WARN, NO_FRAMEWORK_FIX, NO_FRAMEWORK_YET, process->pid, python->version);
+		add_check(d, "torch", WARN, NO_FRAMEWORK_FIX, NO_FRAMEWORK_YET, process->pid, python->version);
 	return err;
 }
 
@@ -451,10 +607,10 @@ static int doctor__check_process(struct doctor *d)
 
 	if (err) {
 		fix = process__explain(err, d->pid, why, sizeof(why));
-		doctor__add(d, "process", FAIL, fix, "%s", why);
+		add_check(d, "process", FAIL, fix, "%s", why);
 		return err;
 	}
-	doctor__add(d, "process", OK, NULL, "%d (%s), %zu mapped files", process.pid, process.comm, process.file_cnt);
+	add_check(d, "process", OK, NULL, "%d (%s), %zu mapped files", process.pid, process.comm, process.file_cnt);
 	err = check_python(d, &process, torch__file(&process) || jax__file(&process), has_plugin(&process), &python);
 	framework_err = check_frameworks(d, &process, &python);
 	check_plugins(d, &process);
