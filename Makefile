@@ -28,7 +28,7 @@ comma    := ,
 SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 ALL_CFLAGS := $(CFLAGS) $(WARN) $(SANFLAGS) -DSTEPFLAME_VERSION='"$(VERSION)"' -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
 	-I. -isystem $(GEN)
-LIBS    := -lbpf -lelf -lcapstone -ljansson -linih -levent -lncursesw -liberty -lz -lm -lpthread -lstdc++
+LIBS    := -lbpf -lelf -lcapstone -ljansson -linih -levent_core -levent_extra -lncursesw -liberty -lz -lm -lpthread -lstdc++
 
 BPF_SRC := $(wildcard bpf/*.bpf.c)
 BPF_OBJ := $(BPF_SRC:bpf/%.bpf.c=$(GEN)/bpf/%.bpf.o)

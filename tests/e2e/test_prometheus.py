@@ -14,6 +14,7 @@ import helpers
 import pytest
 from namespace import Host, needs_namespace
 from test_watch import free_port
+from test_watch_tls import Files, get
 
 SERVICE = helpers.ROOT / "tools/service"
 NAMES = ["plain", 'quo"te\\', "{job='x'}", "Ünïcode$(id)", "x" * 300]
@@ -41,12 +42,12 @@ def expressions():
 
 
 class Prometheus:
-    def __init__(self, bench, programs, port, target):
+    def __init__(self, bench, programs, port, target, **scrape):
         self.url = "http://127.0.0.1:%d" % port
         folder = bench.directory / "prometheus"
         folder.mkdir()
         shutil.copy(SERVICE / "alerts.yml", folder)
-        scrape = {"job_name": "stepflame", "honor_labels": True, "static_configs": [{"targets": [target]}]}
+        scrape = {"job_name": "stepflame", "honor_labels": True, "static_configs": [{"targets": [target]}], **scrape}
         config = {"global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": ["alerts.yml"], "scrape_configs": [scrape]}
         (folder / "prometheus.json").write_text(json.dumps(config))  # which is YAML, too
         options = {"config.file": folder / "prometheus.json", "storage.tsdb.path": folder / "data", "web.listen-address": self.url.partition("//")[2]}
@@ -77,13 +78,14 @@ def shown(name):
 @helpers.needs_bpf
 @needs_namespace
 def test_jobs(bench, programs):
-    """Five jobs, whose names are hostile: counts are theirs, histograms their clocks."""
+    """Five jobs, whose names are hostile: counts are theirs, histograms their clocks. Asked over TLS, with a token."""
+    tls = Files(bench.directory)
     stop, port = bench.directory / "stop", free_port()
-    watch = [helpers.STEPFLAME, "watch", "--state", bench.directory / "state", "--leave-free", "1K", "--listen", "127.0.0.1:%d" % port]
+    watch = [helpers.STEPFLAME, "watch", "--state", bench.directory / "state", "--leave-free", "1K", "--listen", "127.0.0.1:%d" % port, *tls.options()]
     host = Host(bench, *("TORCHELASTIC_RUN_ID=%s RANK=%d STEPFLAME_WATCH=1" % (name, i) for i, name in enumerate(NAMES)), script=helpers.JOBS / "paced.py", args=["--stop", stop], beside=[watch])
     for pid in host.pids:
         host.process.until_says("watches process %d" % pid, helpers.END_SECONDS, "stderr")
-    server = Prometheus(bench, programs, free_port(), "127.0.0.1:%d" % port)
+    server = Prometheus(bench, programs, free_port(), "127.0.0.1:%d" % port, scheme="https", tls_config={"ca_file": str(tls.cert)}, authorization={"credentials_file": str(tls.token)})
     host.go.touch()
     jobs = {shown(name): i for i, name in enumerate(NAMES)}
     helpers.until(helpers.END_SECONDS, lambda: len([one for one in server.values("stepflame_steps_total").values() if one > STEPS]) == len(NAMES), lambda: "%s\n%s" % (server.values("stepflame_steps_total"), host.process.what()))
@@ -114,7 +116,7 @@ def test_jobs(bench, programs):
             if labels["job"] == job and labels["le"] != "+Inf":
                 near = [bisect.bisect(durations, float(labels["le"]) + error) for error in (-0.0005, 0.0005)]
                 assert near[0] - 2 <= value <= near[1] + 2, (labels, value, near)
-    text = urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port).read()
+    text = get(port, "/metrics", tls).encode()
     check = subprocess.run([programs / "promtool", "check", "metrics"], input=text, capture_output=True)
     assert check.returncode == 0 and not check.stderr, check
 

@@ -9,7 +9,6 @@
 
 #include "tests/fuzz/records.h"
 #include "user/analysis/compare/diff.h"
-#include "user/analysis/compare/history.h"
 #include "user/analysis/resources/curves.h"
 #include "user/export/export.h"
 #include "user/export/ranks.h"

@@ -68,7 +68,14 @@ static int listen_at(const char *host, bool token)
 	snprintf(address, sizeof(address), "%s:%u", host, port);
 	if (token)
 		write_file("token", 0600, TOKEN "\n");
-	return listener__open(&listener, address, token ? path : NULL);
+	return listener__open(
+		&listener,
+		&(struct listener_options){.address = address, .token_file = token ? path : NULL, .cleartext = true});
+}
+
+static int open_at(const char *address, const char *token_file)
+{
+	return listener__open(&listener, &(struct listener_options){.address = address, .token_file = token_file});
 }
 
 static int tear_down(void **state)
@@ -218,14 +225,16 @@ static void test_refusals(void **state)
 		   {0600, "0123456789abcdef\n0123456789abcdef"}};
 
 	assert_int_equal(listen_at("0.0.0.0", false), -EINVAL);
-	assert_int_equal(listener__open(&listener, "[::]:9465", NULL), -EINVAL);
+	assert_int_equal(open_at("[::]:9465", NULL), -EINVAL);
+	write_file("token", 0600, TOKEN);
+	assert_int_equal(open_at("[::]:9465", path), -EINVAL); /* without TLS */
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		write_file("token", bad[i].mode, bad[i].token);
-		assert_int_equal(listener__open(&listener, "127.0.0.1:9465", path), -EINVAL);
+		assert_int_equal(open_at("127.0.0.1:9465", path), -EINVAL);
 	}
-	assert_int_equal(listener__open(&listener, "127.0.0.1:9465", folder), -EINVAL);
-	assert_int_equal(listener__open(&listener, "127.0.0.1:9465", "/nonexistent"), -EINVAL);
-	assert_int_equal(listener__open(&listener, "192.0.2.1:9465", "/nonexistent"), -EINVAL);
+	assert_int_equal(open_at("127.0.0.1:9465", folder), -EINVAL);
+	assert_int_equal(open_at("127.0.0.1:9465", "/nonexistent"), -EINVAL);
+	assert_int_equal(open_at("192.0.2.1:9465", "/nonexistent"), -EINVAL);
 }
 
 static void test_in_use(void **state)
@@ -235,11 +244,11 @@ static void test_in_use(void **state)
 
 	begin_with(METRICS);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", port);
-	assert_int_equal(listener__open(&other, address, NULL), -EADDRINUSE);
+	assert_int_equal(listener__open(&other, &(struct listener_options){.address = address}), -EADDRINUSE);
 	assert_begins(ask(GET("/metrics HTTP/1.1")), OK);
 	/* Once it has ended, the address is free at once. */
 	listener__close(&listener);
-	assert_int_equal(listener__open(&listener, address, NULL), 0);
+	assert_int_equal(open_at(address, NULL), 0);
 }
 
 static void test_rights(void **state)

@@ -45,6 +45,9 @@ enum {
 	OPT_BUDGET,
 	OPT_LISTEN,
 	OPT_TOKEN_FILE,
+	OPT_TLS_CERT,
+	OPT_TLS_KEY,
+	OPT_TLS,
 	OPT_CONFIG
 };
 
@@ -70,6 +73,13 @@ static const struct argp_option options[] = {
 	 "give the metrics to scrapers that ask there over HTTP, such as 127.0.0.1:9465 (default: nowhere)", 0},
 	{"token-file", OPT_TOKEN_FILE, "FILE", 0,
 	 "give them only to those that know the token in FILE, which an address beyond this host needs", 0},
+	{"tls-cert", OPT_TLS_CERT, "FILE", 0,
+	 "speak TLS there, with the certificate in FILE (PEM, with those above it); a new one is used when FILE "
+	 "changes",
+	 0},
+	{"tls-key", OPT_TLS_KEY, "FILE", 0, "its key (PEM)", 0},
+	{"tls", OPT_TLS, "on|off", 0,
+	 "off: an address beyond this host does without; the token goes over the network as it is (default on)", 0},
 	{"config", OPT_CONFIG, "FILE", 0,
 	 "read the options that are not given here from FILE (default " CONFIG ", if it is there)", 0},
 	{"json", 'j', NULL, 0, "status: print one JSON object", 0},
@@ -175,10 +185,21 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 		watch->session.frequency = session_args__frequency(state, arg);
 		return 0;
 	case OPT_LISTEN:
-		watch->listen = parse_address(state, arg);
+		watch->listen.address = parse_address(state, arg);
 		return 0;
 	case OPT_TOKEN_FILE:
-		watch->token_file = arg;
+		watch->listen.token_file = arg;
+		return 0;
+	case OPT_TLS_CERT:
+		watch->listen.cert_file = arg;
+		return 0;
+	case OPT_TLS_KEY:
+		watch->listen.key_file = arg;
+		return 0;
+	case OPT_TLS:
+		watch->listen.cleartext = !strcmp(arg, "off");
+		if (!watch->listen.cleartext && strcmp(arg, "on"))
+			argp_error(state, "--tls wants on or off, not '%s'", arg);
 		return 0;
 	case OPT_CONFIG:
 		args->config = arg;

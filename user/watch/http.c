@@ -17,6 +17,7 @@
 #include <event2/listener.h>
 
 #include "user/lib/clock.h"
+#include "user/watch/tls.h"
 
 #define TEXT   "text/plain; charset=utf-8"
 #define FORMAT "text/plain; version=0.0.4; charset=utf-8"
@@ -31,8 +32,11 @@ struct metrics_text {
 struct server {
 	int listener;
 	const char *token;
+	int channel;
 	struct event_base *base;
-	struct evhttp *http;
+	bool wants_tls;
+	struct ssl_ctx_st *tls;            /* of new connections; NULL: none yet, or they have none */
+	struct evhttp *http;               /* NULL: not yet */
 	struct evhttp_bound_socket *bound; /* of http */
 	struct metrics_text *metrics;      /* NULL: there are none */
 	uint64_t heard_ns;                 /* CLOCK_MONOTONIC, of the last message */
@@ -69,39 +73,74 @@ static struct metrics_text *read_text(int fd)
 }
 
 /*
- * Takes a message. Returns whether there was one: else the one that watches has ended. *fd: the descriptor that came with it; -1: none did;
+ * Takes a message. Returns whether there was one: else the one that watches has ended. fds: the descriptors that came with it; -1: none did;
  * or this process had no room for one, under many clients.
  */
-static bool receive(int channel, char *kind, int *fd)
+static bool receive(int channel, char *kind, int fds[HTTP_FDS])
 {
-	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+	char control[CMSG_SPACE(sizeof(int) * HTTP_FDS)] __attribute__((aligned(8)));
 	struct iovec data = {kind, 1};
 	struct msghdr message = {
 		.msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
 	ssize_t got = recvmsg(channel, &message, MSG_CMSG_CLOEXEC);
 	const struct cmsghdr *part = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
 
-	*fd = -1;
+	for (int i = 0; i < HTTP_FDS; i++)
+		fds[i] = -1;
 	if (part && part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS)
-		memcpy(fd, CMSG_DATA(part), sizeof(*fd));
+		memcpy(fds, CMSG_DATA(part), part->cmsg_len - CMSG_LEN(0));
 	return got > 0;
+}
+
+static int begin(struct server *server);
+
+/* Connections that are there go on with the one of before. */
+static const char *use_certificate(struct server *server, int chain_fd, int key_fd)
+{
+	static char chain[TLS_FILE_BYTES], key[TLS_FILE_BYTES];
+	ssize_t chain_bytes = pread(chain_fd, chain, sizeof(chain), 0), key_bytes = pread(key_fd, key, sizeof(key), 0);
+	struct ssl_ctx_st *context = NULL;
+	const char *why = "the files cannot be read";
+
+	if (chain_bytes >= 0 && key_bytes >= 0)
+		context = tls__context(chain, chain_bytes, key, key_bytes, &why);
+	explicit_bzero(key, sizeof(key));
+	if (!context)
+		return why;
+	tls__free(server->tls);
+	server->tls = context;
+	return server->http || !begin(server) ? "" : "no memory";
+}
+
+static void take_certificate(struct server *server, const int fds[HTTP_FDS])
+{
+	char why[HTTP_WHY];
+
+	snprintf(why, sizeof(why), "%s", use_certificate(server, fds[0], fds[1]));
+	/* Its end is seen by the next message. */
+	(void)!send(server->channel, why, strlen(why) + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static void take_message(evutil_socket_t channel, short what, void *ctx)
 {
 	struct server *server = ctx;
 	struct metrics_text *text;
+	int fds[HTTP_FDS];
 	char kind;
-	int fd;
 
-	if (!receive(channel, &kind, &fd)) {
+	if (!receive(channel, &kind, fds)) {
 		event_base_loopbreak(server->base);
 		return;
 	}
 	server->heard_ns = clock__ns(CLOCK_MONOTONIC);
-	text = fd >= 0 ? read_text(fd) : NULL;
-	if (fd >= 0)
-		close(fd);
+	text = kind == HTTP_METRICS && fds[0] >= 0 ? read_text(fds[0]) : NULL;
+	if (kind == HTTP_TLS && server->wants_tls)
+		take_certificate(server, fds);
+	for (int i = 0; i < HTTP_FDS; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	if (kind == HTTP_TLS)
+		return;
 	if (!text && kind == HTTP_METRICS) /* those of before are still better than none */
 		return;
 	put_text(server->metrics);
@@ -218,6 +257,13 @@ static void wait_for_room(struct evconnlistener *listener, void *ctx)
 	evconnlistener_disable(listener);
 }
 
+static struct bufferevent *open_connection(struct event_base *base, void *ctx)
+{
+	const struct server *server = ctx;
+
+	return tls__accept(base, server->tls);
+}
+
 static int begin(struct server *server)
 {
 	const int methods = EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
@@ -232,6 +278,8 @@ static int begin(struct server *server)
 	evhttp_set_timeout(server->http, HTTP_PATIENCE_S);
 	evhttp_set_allowed_methods(server->http, methods);
 	evhttp_set_gencb(server->http, take_request, server);
+	if (server->tls)
+		evhttp_set_bevcb(server->http, open_connection, server);
 	listener = dup(server->listener); /* which it closes */
 	server->bound = listener >= 0 ? evhttp_accept_socket_with_handle(server->http, listener) : NULL;
 	if (!server->bound)
@@ -247,8 +295,10 @@ static int begin(struct server *server)
 static void make_room(evutil_socket_t none, short what, void *ctx)
 {
 	struct server *server = ctx;
-	int fd = dup(server->listener);
+	int fd = server->http ? dup(server->listener) : -1;
 
+	if (!server->http)
+		return;
 	if (fd >= 0) {
 		close(fd);
 		evconnlistener_enable(evhttp_bound_socket_get_listener(server->bound));
@@ -266,10 +316,11 @@ static void say_nothing(int severity, const char *text)
 {
 }
 
-int http__serve(int listener, int channel, const char *token)
+int http__serve(int listener, int channel, const char *token, bool tls)
 {
 	const struct timeval second = {.tv_sec = 1};
-	struct server server = {.listener = listener, .token = token, .base = event_base_new()};
+	struct server server = {
+		.listener = listener, .channel = channel, .token = token, .wants_tls = tls, .base = event_base_new()};
 	struct event *message = NULL, *room = NULL;
 	int err = -ENOMEM;
 
@@ -279,7 +330,7 @@ int http__serve(int listener, int channel, const char *token)
 		message = event_new(server.base, channel, EV_READ | EV_PERSIST, take_message, &server);
 		room = event_new(server.base, -1, EV_PERSIST, make_room, &server);
 	}
-	if (message && room && !event_add(message, NULL) && !event_add(room, &second) && !begin(&server)) {
+	if (message && room && !event_add(message, NULL) && !event_add(room, &second) && (tls || !begin(&server))) {
 		event_base_dispatch(server.base);
 		err = 0;
 	}
@@ -292,5 +343,6 @@ int http__serve(int listener, int channel, const char *token)
 	if (server.base)
 		event_base_free(server.base);
 	put_text(server.metrics);
+	tls__free(server.tls);
 	return err;
 }

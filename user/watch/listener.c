@@ -21,6 +21,7 @@
 #include "user/lib/clock.h"
 #include "user/lib/log.h"
 #include "user/watch/http.h"
+#include "user/watch/tls.h"
 
 #define NOBODY       65534
 #define OWN_FILES    14 /* that the child has besides connections, with what libevent opens */
@@ -97,43 +98,54 @@ static const char *fix_of(int err)
 	}
 }
 
-/* ---- the token ---- */
+/* ---- files ---- */
 
-static int refuse_token(const char *path, const char *why, const char *fix)
+static int refuse_file(const char *what, const char *path, const char *why, const char *fix)
 {
-	log__error(fix, "cannot use the token in %s: %s", path, why);
+	log__error(fix, "cannot use the %s in %s: %s", what, path, why);
 	return -EINVAL;
+}
+
+/* A regular file; secret: that nobody else may read or write. The descriptor, or -EINVAL after a message. */
+static int open_file(const char *what, const char *path, const char *option, bool secret)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	char fix[64];
+	struct stat st;
+	int err = 0;
+
+	snprintf(fix, sizeof(fix), "name a file that can be read with %s", option);
+	if (fd < 0 || fstat(fd, &st))
+		err = refuse_file(what, path, strerror(errno), fix);
+	else if (!S_ISREG(st.st_mode))
+		err = refuse_file(what, path, "it is no regular file", fix);
+	else if (secret && ((st.st_uid && st.st_uid != geteuid()) || st.st_mode & (S_IRWXG | S_IRWXO)))
+		err = refuse_file(what, path, "others may read or write it",
+				  "chmod 600 FILE, and chown it to who runs this");
+	if (err && fd >= 0)
+		close(fd);
+	return err ?: fd;
 }
 
 static int read_token(struct listener *listener, const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int fd = open_file("token", path, "--token-file", true);
 	char text[LISTENER_TOKEN_MAX + 2];
-	struct stat st;
-	ssize_t got = -1;
+	ssize_t got;
 
-	if (fd < 0 || fstat(fd, &st) || (S_ISREG(st.st_mode) && (got = read(fd, text, sizeof(text))) < 0)) {
-		int err = errno;
-
-		if (fd >= 0)
-			close(fd);
-		return refuse_token(path, strerror(err), "name a file that can be read with --token-file");
-	}
+	if (fd < 0)
+		return fd;
+	got = read(fd, text, sizeof(text));
 	close(fd);
-	if (got < 0)
-		return refuse_token(path, "it is no regular file", "name a file with --token-file");
-	if ((st.st_uid && st.st_uid != geteuid()) || st.st_mode & (S_IRWXG | S_IRWXO))
-		return refuse_token(path, "others may read or write it",
-				    "chmod 600 FILE, and chown it to who runs this");
-	while (got && strchr(" \t\r\n", text[got - 1]))
+	while (got > 0 && strchr(" \t\r\n", text[got - 1]))
 		got--;
 	if (got < LISTENER_TOKEN_MIN || got > LISTENER_TOKEN_MAX)
-		return refuse_token(path, "it has less than 16 characters, or more than 256",
-				    "make one: head -c 32 /dev/urandom | base64 > FILE");
+		return refuse_file("token", path, "it has less than 16 characters, or more than 256",
+				   "make one: head -c 32 /dev/urandom | base64 > FILE");
 	for (ssize_t i = 0; i < got; i++)
 		if (text[i] <= ' ' || text[i] > '~')
-			return refuse_token(path, "it has a blank, or what is not ASCII",
-					    "write one word into the file");
+			return refuse_file("token", path, "it has a blank, or what is not ASCII",
+					   "write one word into the file");
 	memcpy(listener->token, text, got);
 	listener->token[got] = 0;
 	return 0;
@@ -164,7 +176,26 @@ static _Noreturn void become_server(const struct listener *listener, int socket,
 	      SIGKILL); /* a child that keeps an event has the channel, too, and may be there for longer */
 	if (getppid() != owner)
 		_exit(EXIT_SUCCESS);
-	_exit(http__serve(3, 4, *listener->token ? listener->token : NULL) ? EXIT_FAILURE : EXIT_SUCCESS);
+	_exit(http__serve(3, 4, *listener->token ? listener->token : NULL, listener->options.cert_file) ? EXIT_FAILURE
+													: EXIT_SUCCESS);
+}
+
+/* 0 or -errno. */
+static int send_files(const struct listener *listener, char kind, const int *fds, size_t cnt)
+{
+	char control[CMSG_SPACE(sizeof(int) * HTTP_FDS)] __attribute__((aligned(8))) = {0};
+	struct iovec data = {&kind, 1};
+	struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
+	struct cmsghdr *part;
+
+	if (cnt) {
+		message.msg_control = control;
+		message.msg_controllen = CMSG_SPACE(sizeof(*fds) * cnt);
+		part = CMSG_FIRSTHDR(&message);
+		*part = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(*fds) * cnt), SOL_SOCKET, SCM_RIGHTS};
+		memcpy(CMSG_DATA(part), fds, sizeof(*fds) * cnt);
+	}
+	return sendmsg(listener->channel, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 /* 0 or -errno. socket: it listens, and may not be 3 or 4. */
@@ -192,7 +223,7 @@ static int fork_server(struct listener *listener, int socket)
 /* Only the child keeps the socket, so that nobody else has the address when it has ended. */
 static int start(struct listener *listener)
 {
-	struct addrinfo *address = find_address(listener->address);
+	struct addrinfo *address = find_address(listener->options.address);
 	int socket = address ? listening_socket(address) : -ENOMEM, high, err;
 
 	listener->started_ns = clock__ns(CLOCK_MONOTONIC);
@@ -208,6 +239,80 @@ static int start(struct listener *listener)
 	return err;
 }
 
+/* ---- the certificate ---- */
+
+static struct listener_stamp stamp_of(const char *path)
+{
+	struct listener_stamp stamp = {0};
+	struct stat st;
+
+	if (!stat(path, &st))
+		stamp = (struct listener_stamp){st.st_dev, st.st_ino, st.st_size,
+						st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec};
+	return stamp;
+}
+
+static bool is_same(const struct listener_stamp *a, const struct listener_stamp *b)
+{
+	return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes && a->changed_ns == b->changed_ns;
+}
+
+/* The child has no rights to open them. 0, or -errno after a message. */
+static int send_certificate(struct listener *listener)
+{
+	const struct listener_options *options = &listener->options;
+	int fds[HTTP_FDS], err;
+
+	listener->cert = stamp_of(options->cert_file);
+	listener->key = stamp_of(options->key_file);
+	fds[0] = open_file("certificate", options->cert_file, "--tls-cert", false);
+	if (fds[0] < 0)
+		return fds[0];
+	fds[1] = open_file("key", options->key_file, "--tls-key", true);
+	err = fds[1] < 0 ? fds[1] : send_files(listener, HTTP_TLS, fds, HTTP_FDS);
+	if (fds[1] >= 0) {
+		close(fds[1]);
+		if (err)
+			log__warn(NULL, "cannot hand over the certificate in %s: %s", options->cert_file,
+				  strerror(-err));
+	}
+	close(fds[0]);
+	return err;
+}
+
+/* What the child says of the last one. flags: MSG_DONTWAIT, or 0. 1: it is used; 0: nothing yet; or -EINVAL after a message. */
+static int hear_certificate(const struct listener *listener, int flags, const char *otherwise)
+{
+	char why[HTTP_WHY];
+	ssize_t got = recv(listener->channel, why, sizeof(why) - 1, flags);
+
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (got == 1)
+		return 1;
+	why[got > 0 ? got : 0] = 0;
+	log__error("name a certificate and its key, both as PEM, with --tls-cert and --tls-key",
+		   "cannot use the certificate in %s with the key in %s: %s%s", listener->options.cert_file,
+		   listener->options.key_file, got > 0 ? why : "what would use it has ended", otherwise);
+	return -EINVAL;
+}
+
+/* Files that took their place, as those do that a certificate is renewed with. */
+static void renew_certificate(struct listener *listener)
+{
+	const struct listener_options *options = &listener->options;
+	struct listener_stamp cert, key;
+
+	if (!options->cert_file)
+		return;
+	if (hear_certificate(listener, MSG_DONTWAIT, "; goes on with the one of before") > 0)
+		log__info("uses the certificate that is in %s now", options->cert_file);
+	cert = stamp_of(options->cert_file);
+	key = stamp_of(options->key_file);
+	if (!is_same(&cert, &listener->cert) || !is_same(&key, &listener->key))
+		send_certificate(listener);
+}
+
 static bool is_open(const char *address)
 {
 	struct addrinfo *found = find_address(address);
@@ -218,24 +323,55 @@ static bool is_open(const char *address)
 	return open;
 }
 
-int listener__open(struct listener *listener, const char *address, const char *token_file)
+/* 0, or -errno after a message. */
+static int check_options(const struct listener_options *options)
+{
+	const char *why;
+
+	if (!options->cert_file != !options->key_file) {
+		log__error("--tls-cert FILE --tls-key FILE", "TLS needs both a certificate and its key");
+		return -EINVAL;
+	}
+	if (!options->token_file && is_open(options->address)) {
+		log__error("--token-file FILE, or listen on 127.0.0.1",
+			   "will not listen on %s: whoever reaches it could read the metrics", options->address);
+		return -EINVAL;
+	}
+	if (!options->cert_file && !options->cleartext && is_open(options->address)) {
+		log__error("--tls-cert FILE --tls-key FILE; or --tls off, where nobody can read what goes over that "
+			   "network",
+			   "will not listen on %s without TLS: the token would go over the network as it is",
+			   options->address);
+		return -EINVAL;
+	}
+	if (options->cert_file && tls__load(&why)) {
+		log__error("apt install libevent-openssl-2.1-7", "cannot use TLS: %s", why);
+		return -ENOENT;
+	}
+	return 0;
+}
+
+int listener__open(struct listener *listener, const struct listener_options *options)
 {
 	int err;
 
-	*listener = (struct listener){.address = address, .channel = -1};
-	if (!address)
+	*listener = (struct listener){.options = *options, .channel = -1};
+	if (!options->address)
 		return 0;
-	if (!token_file && is_open(address)) {
-		log__error("--token-file FILE, or listen on 127.0.0.1 behind a proxy that has TLS",
-			   "will not listen on %s: whoever reaches it could read the metrics", address);
-		return -EINVAL;
-	}
-	err = token_file ? read_token(listener, token_file) : 0;
+	err = check_options(options);
+	if (!err && options->token_file)
+		err = read_token(listener, options->token_file);
 	if (err)
 		return err;
 	err = start(listener);
+	if (err) {
+		log__error(fix_of(err), "cannot listen on %s: %s", options->address, strerror(-err));
+		return err;
+	}
+	if (options->cert_file)
+		err = send_certificate(listener) ?: hear_certificate(listener, 0, "") < 0 ? -EINVAL : 0;
 	if (err)
-		log__error(fix_of(err), "cannot listen on %s: %s", address, strerror(-err));
+		listener__close(listener);
 	return err;
 }
 
@@ -248,48 +384,37 @@ static void look_after(struct listener *listener, uint64_t now_ns)
 
 	if (listener->child && waitpid(listener->child, &status, WNOHANG) == listener->child) {
 		log__warn(NULL, "what answers at %s has ended (%s %d); it is started again within a minute",
-			  listener->address, WIFSIGNALED(status) ? "signal" : "status",
+			  listener->options.address, WIFSIGNALED(status) ? "signal" : "status",
 			  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 		listener->child = 0;
 		close(listener->channel);
 		listener->channel = -1;
 	}
-	if (!listener->child && now_ns >= listener->started_ns + AGAIN_NS)
-		start(listener);
+	if (!listener->child && now_ns >= listener->started_ns + AGAIN_NS && !start(listener) &&
+	    listener->options.cert_file)
+		send_certificate(listener);
 }
 
 void listener__tell(struct listener *listener, const char *path, uint64_t now_ns)
 {
-	char kind = HTTP_NO_METRICS, control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0};
-	struct iovec data = {&kind, 1};
-	struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
-	struct cmsghdr *part;
 	int fd;
 
-	if (!listener->address)
+	if (!listener->options.address)
 		return;
 	look_after(listener, now_ns);
 	if (listener->channel < 0)
 		return;
+	renew_certificate(listener);
 	fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-	if (fd >= 0) {
-		kind = HTTP_METRICS;
-		message.msg_control = control;
-		message.msg_controllen = sizeof(control);
-		part = CMSG_FIRSTHDR(&message);
-		*part = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS};
-		memcpy(CMSG_DATA(part), &fd, sizeof(fd));
-	}
-	if (sendmsg(listener->channel, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-		/* It is busy, or has ended: it will be told the next time. */
-	}
+	/* If it is busy, or has ended, it will be told the next time. */
+	send_files(listener, fd >= 0 ? HTTP_METRICS : HTTP_NO_METRICS, &fd, fd >= 0);
 	if (fd >= 0)
 		close(fd);
 }
 
 void listener__close(struct listener *listener)
 {
-	if (!listener->address)
+	if (!listener->options.address)
 		return;
 	if (listener->channel >= 0)
 		close(listener->channel);

@@ -76,8 +76,7 @@ static int open_folder(struct watch *watch)
 	if (err)
 		return err;
 	err = control__open(&watch->control, state);
-	return err ? refuse_entry(state, CONTROL_NAME, err)
-		   : listener__open(&watch->listener, watch->options->listen, watch->options->token_file);
+	return err ? refuse_entry(state, CONTROL_NAME, err) : listener__open(&watch->listener, &watch->options->listen);
 }
 
 /* What the ring had so far may be what somebody looks for: it takes another name. */

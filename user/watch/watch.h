@@ -11,20 +11,20 @@
 
 #include "user/analysis/live/trigger.h"
 #include "user/session/session.h"
+#include "user/watch/listener.h"
 
 struct watch_options {
-	const char *state;      /* the folder */
-	const char *listen;     /* the address at which scrapers get the metrics; NULL: none */
-	const char *token_file; /* that has what they have to say; NULL: nothing */
-	uint64_t duration_ns;   /* 0: until it is told to stop */
-	uint64_t renew_ns;      /* a ring that is older gives way to a new one while no job runs */
-	uint64_t last_ns;       /* that the ring keeps */
-	uint64_t ring_bytes;    /* on the disk, at most */
-	uint64_t leave_free;    /* bytes of the disk; with less, the watch pauses; 0: as in user/watch/room.h */
-	uint64_t kept_bytes;    /* of all events */
-	uint64_t quiet_ns;      /* after an event of a job, no other of it is kept for so long */
-	unsigned int per_hour;  /* events that are kept in an hour, at most */
-	uint64_t keep_every_ns; /* how often each job is kept without an event, too; 0: never */
+	const char *state;              /* the folder */
+	struct listener_options listen; /* where scrapers get the metrics */
+	uint64_t duration_ns;           /* 0: until it is told to stop */
+	uint64_t renew_ns;              /* a ring that is older gives way to a new one while no job runs */
+	uint64_t last_ns;               /* that the ring keeps */
+	uint64_t ring_bytes;            /* on the disk, at most */
+	uint64_t leave_free;            /* bytes of the disk; with less, the watch pauses; 0: as in user/watch/room.h */
+	uint64_t kept_bytes;            /* of all events */
+	uint64_t quiet_ns;              /* after an event of a job, no other of it is kept for so long */
+	unsigned int per_hour;          /* events that are kept in an hour, at most */
+	uint64_t keep_every_ns;         /* how often each job is kept without an event, too; 0: never */
 	struct trigger_options trigger;
 	struct session_options session;
 };

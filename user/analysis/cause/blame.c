@@ -654,7 +654,7 @@ static int find_extra_kind(struct blame_builder *b, bool *open, uint64_t *in_ns,
 }
 
 /*
- * extra_work.c: finds the steps that were on the CPU, or had no single cause, and spent their
+ * Finds the steps that were on the CPU, or had no single cause, and spent their
  * excess in one function that ordinary steps hardly call. 0 or -ENOMEM.
  */
 static int blame_builder__find_extra(struct blame_builder *b)
@@ -1140,7 +1140,7 @@ static int find_lines(struct blame_builder *b)
 }
 
 /*
- * blame_where.c: finds places, lines, wakers and rhythms of groups whose causes and steps are set.
+ * Finds places, lines, wakers and rhythms of groups whose causes and steps are set.
  * 0 or -ENOMEM.
  */
 static int blame_builder__find_where(struct blame_builder *b)

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "user/analysis/compare/history.h"
+#include "include/records.h"
 #include "user/lib/array.h"
 #include "user/model/job.h"
 
@@ -59,6 +59,16 @@ struct diff {
 	struct array rows[DIFF__SECTIONS]; /* struct diff_row, by size of the change, largest first */
 	size_t common;                     /* number of names in both recordings */
 };
+
+/*
+ * How the cumulative rows of actions and operators grew from snapshot to snapshot. A job (job.h) keeps only the last snapshot.
+ */
+struct history;
+
+struct history *history__new(void);          /* NULL: no memory */
+void history__free(struct history *history); /* accepts NULL */
+/* Takes one record. 0 or -ENOMEM. */
+int history__add(struct history *history, const struct rec_hdr *record);
 
 /* Both objects have taken all records of a recording. */
 struct diff_input {

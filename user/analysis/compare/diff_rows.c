@@ -11,15 +11,210 @@
  * mean. For any other row it is the sum divided by the steps that passed, where a partial step
  * counts by the share of its time.
  */
-#include "user/analysis/compare/diff_private.h"
+#include "user/analysis/compare/diff_rows.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/analysis/compare/diff.h"
+#include "user/lib/map.h"
 #include "user/lib/search.h"
 #include "user/model/job.h"
+
+/* ---- how rows grew from snapshot to snapshot ---- */
+
+/* How much a row grew. */
+struct growth {
+	uint32_t snapshot; /* the snapshot that recorded it: an index into history__snapshots */
+	uint64_t ns;       /* total time of an action, self time of an operator */
+	uint64_t calls;
+};
+
+struct history_row {
+	struct history_key {
+		uint64_t type;     /* REC_AGG or REC_OP */
+		struct op_key row; /* also for actions; fields are 0 that the row sums over */
+	} key;
+	struct array growths; /* struct growth, by snapshot */
+};
+
+/*
+ * A snapshot begins with its REC_WINDOW. Rows before the first one count towards the first; merged
+ * recordings, which have only one, contain such rows.
+ */
+
+#define SNAPSHOTS_MAX 1024 /* a day has 310, a week 890; later snapshots count as the last one */
+
+/* The last state of a row; for an action, the key includes the enclosing action. */
+struct row_state {
+	struct history_key key;
+	uint64_t ns, calls;
+};
+
+struct history {
+	struct map states, rows; /* struct row_state, struct history_row */
+	struct array snapshots;  /* uint64_t */
+};
+
+struct history *history__new(void)
+{
+	return calloc(1, sizeof(struct history));
+}
+
+void history__free(struct history *history)
+{
+	struct history_row *rows;
+
+	if (!history)
+		return;
+	rows = history->rows.items.items;
+	for (size_t i = 0; i < history->rows.items.cnt; i++)
+		free(rows[i].growths.items);
+	map__free(&history->rows);
+	map__free(&history->states);
+	free(history->snapshots.items);
+	free(history);
+}
+
+static struct growth *growth_at(struct history_row *row, uint32_t snapshot)
+{
+	struct growth *growths = row->growths.items;
+
+	if (row->growths.cnt && growths[row->growths.cnt - 1].snapshot == snapshot)
+		return &growths[row->growths.cnt - 1];
+	growths = array__add(&row->growths, sizeof(*growths));
+	if (growths)
+		growths->snapshot = snapshot;
+	return growths;
+}
+
+static int history__add_row(struct history *history, uint64_t type, const struct op_key *key, uint64_t ns,
+			    uint64_t calls)
+{
+	const struct history_key own = {type, *key},
+				 of = {type, {.pid = key->pid, .kind = key->kind, .name = key->name}};
+	struct row_state *state = MAP_ADD(&history->states, struct row_state, &own);
+	struct history_row *row = MAP_ADD(&history->rows, struct history_row, &of);
+	struct growth *growth =
+		state && row ? growth_at(row, history->snapshots.cnt ? history->snapshots.cnt - 1 : 0) : NULL;
+
+	if (!growth)
+		return -ENOMEM;
+	growth->ns += ns > state->ns ? ns - state->ns : 0;
+	growth->calls += calls > state->calls ? calls - state->calls : 0;
+	state->ns = ns;
+	state->calls = calls;
+	return 0;
+}
+
+/* In a corrupt recording, times may go back; the snapshot is then merged with the previous one. */
+static int add_snapshot(struct history *history, const struct rec_window *window)
+{
+	uint64_t *last = history->snapshots.items;
+
+	if (window->end_ns < window->start_ns)
+		return 0;
+	if (history->snapshots.cnt && window->end_ns <= last[history->snapshots.cnt - 1])
+		return 0;
+	last = history->snapshots.cnt < SNAPSHOTS_MAX ? array__add(&history->snapshots, sizeof(*last))
+						      : &last[history->snapshots.cnt - 1];
+	if (!last)
+		return -ENOMEM;
+	*last = window->end_ns;
+	return 0;
+}
+
+int history__add(struct history *history, const struct rec_hdr *record)
+{
+	const struct rec_agg *agg = (const void *)record;
+	const struct rec_op *op = (const void *)record;
+
+	if (record->type == REC_WINDOW && record->size >= sizeof(struct rec_window))
+		return add_snapshot(history, (const void *)record);
+	if (record->type == REC_AGG && record->size >= sizeof(*agg))
+		return history__add_row(
+			history, REC_AGG,
+			&(struct op_key){agg->key.pid, agg->key.kind, agg->key.name, agg->key.parent, 0},
+			agg->val.total_ns, agg->val.calls);
+	if (record->type == REC_OP && record->size >= sizeof(*op))
+		return history__add_row(history, REC_OP, &op->key, op->val.self_ns, op->val.calls);
+	return 0;
+}
+
+/*
+ * uint64_t: the time of each snapshot, in order. All growths refer to these. NULL only with *cnt ==
+ * 0.
+ */
+static const uint64_t *history__snapshots(const struct history *history, size_t *cnt)
+{
+	*cnt = history->snapshots.cnt;
+	return history->snapshots.items;
+}
+
+/* NULL: the row never came. */
+static const struct history_row *history__find(const struct history *history, uint16_t type, uint32_t pid,
+					       uint32_t kind, uint64_t name)
+{
+	const struct history_key key = {type, {.pid = pid, .kind = kind, .name = name}};
+
+	return MAP_FIND(&history->rows, struct history_row, &key);
+}
+
+/* ---- entries: times by section and name ---- */
+
+struct diff_entry *diff__entry(struct diff_maker *m, enum diff_section section, const char *name)
+{
+	struct entry_key key = {.section = section};
+	struct diff_entry *entry;
+
+	if (m->err || !name)
+		return NULL;
+	entry = map__add_text(&m->entry_names, name, &key.name) ? NULL : MAP_ADD(&m->entries, struct diff_entry, &key);
+	if (entry)
+		entry->row.in[m->side] = true;
+	else
+		m->err = -ENOMEM;
+	return entry;
+}
+
+void diff__add(struct diff_maker *m, enum diff_section section, const char *name, int block, double seconds)
+{
+	struct diff_entry *entry = block >= 0 ? diff__entry(m, section, name) : NULL;
+
+	if (entry)
+		entry->totals[block] += seconds;
+}
+
+/* Adds a row from its history instead. val: the final total, or NULL: not known. */
+static void diff__add_row(struct diff_maker *m, enum diff_section section, const char *name,
+			  const struct history_row *row, const struct agg_val *val)
+{
+	struct diff_entry *entry = row ? diff__entry(m, section, name) : NULL;
+	const struct history_row **slot;
+
+	for (size_t i = 0; entry && i < entry->rows.cnt; i++)
+		if (((const struct history_row **)entry->rows.items)[i] == row)
+			return;
+	slot = entry ? array__add(&entry->rows, sizeof(*slot)) : NULL;
+	if (slot)
+		*slot = row;
+	else if (entry)
+		m->err = -ENOMEM;
+	if (slot && val)
+		job__add_val(&entry->val, val);
+}
+
+void diff__free_entries(struct diff_maker *m)
+{
+	struct diff_entry *entries = m->entries.items.items;
+
+	for (size_t i = 0; i < m->entries.items.cnt; i++)
+		free(entries[i].rows.items);
+	map__free(&m->entries);
+	map__free_texts(&m->entry_names);
+}
 
 #define LEAST_SHARE   0.5 /* of the steps */
 #define STEPS_A_BLOCK 4   /* at least: chance at the ends of a block must not dominate it */

@@ -22,6 +22,15 @@
 
 /* ---- functions, as cProfile names them ---- */
 
+struct functions {
+	struct job *job;
+	struct map texts;          /* of their files and names */
+	struct map by_key;         /* struct function_node, see profile.c */
+	struct array code_numbers; /* uint32_t by code; 0: not numbered yet */
+	struct intern symbols;
+	struct array symbol_numbers; /* uint32_t by symbol; 0: not numbered yet */
+};
+
 struct function_node {
 	struct node_key {
 		uint32_t file, name; /* texts */
@@ -51,7 +60,8 @@ static int number_function(struct functions *functions, const struct function *f
 	return 0;
 }
 
-int functions__builtin(struct functions *functions, const char *prefix, const char *text, uint32_t *number)
+/* Numbers "<prefix text>". A NULL text means no memory. */
+static int functions__builtin(struct functions *functions, const char *prefix, const char *text, uint32_t *number)
 {
 	char *name;
 	int err;
@@ -80,7 +90,8 @@ static int number_known(struct functions *functions, const struct code *code, ui
 	return number_function(functions, &key, number);
 }
 
-int functions__code(struct functions *functions, uint32_t code_number, uint32_t *number)
+/* These functions set *number, and return 0 or -ENOMEM. functions__code: a number for stacks__code. */
+static int functions__code(struct functions *functions, uint32_t code_number, uint32_t *number)
 {
 	const struct stacks *stacks = job__stacks(functions->job);
 	struct code code = stacks__code(stacks, code_number);
@@ -98,7 +109,8 @@ int functions__code(struct functions *functions, uint32_t code_number, uint32_t 
 	return err;
 }
 
-int functions__stack(struct functions *functions, const struct stack *stack)
+/* Numbers the functions of a stack, callers first. */
+static int functions__stack(struct functions *functions, const struct stack *stack)
 {
 	uint32_t number;
 	int err = 0;
@@ -108,7 +120,8 @@ int functions__stack(struct functions *functions, const struct stack *stack)
 	return err;
 }
 
-int functions__symbol(struct functions *functions, uint64_t name_id, uint32_t *number)
+/* Numbers "<symbol (library)>" of a REC_NAME id; *number is 0 for id 0. */
+static int functions__symbol(struct functions *functions, uint64_t name_id, uint32_t *number)
 {
 	uint32_t symbol, *cached;
 	int err = intern__add(&functions->symbols, name_id, &symbol);
@@ -125,17 +138,20 @@ int functions__symbol(struct functions *functions, uint64_t name_id, uint32_t *n
 	return err;
 }
 
-const struct function *functions__get(const struct functions *functions, uint32_t number)
+/* Valid until the next function is numbered; its texts remain valid. */
+static const struct function *functions__get(const struct functions *functions, uint32_t number)
 {
 	return &((const struct function_node *)functions->by_key.items.items)[number - 1].function;
 }
 
-size_t functions__end(const struct functions *functions)
+/* One above the highest number. */
+static size_t functions__end(const struct functions *functions)
 {
 	return functions->by_key.items.cnt + 1;
 }
 
-void functions__free(struct functions *functions)
+/* One above the highest number. */
+static void functions__free(struct functions *functions)
 {
 	map__free(&functions->by_key);
 	map__free_texts(&functions->texts);

@@ -192,7 +192,8 @@ static const struct watched_process *find_watched(const struct gpu_time *time, u
 	return low < time->watched.cnt && watched[low].pid == pid ? &watched[low] : &none;
 }
 
-const struct gpu_spans *gpu_time__unwatched(const struct gpu_time *time, uint32_t pid)
+/* The times of a process outside CUPTI's windows. */
+static const struct gpu_spans *gpu_time__unwatched(const struct gpu_time *time, uint32_t pid)
 {
 	return &find_watched(time, pid)->unwatched;
 }

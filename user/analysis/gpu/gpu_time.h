@@ -74,8 +74,6 @@ void gpu_time__free(struct gpu_time *time); /* accepts NULL */
 const struct gpu_line *gpu_time__lines(const struct gpu_time *time, size_t *cnt);
 /* Sorted by pid, device, context and stream. */
 const struct gpu_stream *gpu_time__streams(const struct gpu_time *time, size_t *cnt);
-/* The times of a process outside CUPTI's windows. */
-const struct gpu_spans *gpu_time__unwatched(const struct gpu_time *time, uint32_t pid);
 /* How long CUPTI watched a process between two instants. */
 uint64_t gpu_time__watched(const struct gpu_time *time, uint32_t pid, uint64_t start_ns, uint64_t end_ns);
 /* How long compute and communication overlapped between two instants. */

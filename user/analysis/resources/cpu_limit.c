@@ -15,9 +15,10 @@
 
 /* ---- who ran meanwhile ---- */
 
-#define HALF      0.5
-#define PARENTS   8    /* of a process, up to the one that trains */
-#define MENTIONED 0.05 /* of the known time */
+#define CPU_RAN_TEXT 192
+#define HALF         0.5
+#define PARENTS      8    /* of a process, up to the one that trains */
+#define MENTIONED    0.05 /* of the known time */
 
 /* The main process of which one is a child, or itself. NULL: it is not recorded. */
 static const struct rec_target *main_of(const struct job *job, uint32_t pid)
@@ -79,7 +80,8 @@ static void add_up(struct job *job, uint32_t pid, const struct histograms *ns, s
 		out->other_pid = 0;
 }
 
-int cpu_ran__find(struct job *job, uint32_t pid, uint32_t thread, struct cpu_ran *out)
+/* thread: as in struct sample. 0 or -ENOMEM. */
+static int cpu_ran__find(struct job *job, uint32_t pid, uint32_t thread, struct cpu_ran *out)
 {
 	const struct samples *samples = job__samples(job);
 	struct histograms ns = {0};
@@ -118,7 +120,8 @@ bool cpu_ran__is_known(const struct cpu_ran *ran)
 	return ran->all_ns && known_ns(ran) >= HALF * ran->all_ns;
 }
 
-double cpu_ran__own_share(const struct cpu_ran *ran)
+/* The part of the known time that was the job's own. */
+static double cpu_ran__own_share(const struct cpu_ran *ran)
 {
 	double known = known_ns(ran);
 
@@ -142,7 +145,8 @@ static void add_text(char text[CPU_RAN_TEXT], const char *who, double percent)
 		 percent);
 }
 
-void cpu_ran__text(const struct cpu_ran *ran, char text[CPU_RAN_TEXT])
+/* "its own threads ran 92 % of that time, other ranks 5 %"; "": not known. */
+static void cpu_ran__text(const struct cpu_ran *ran, char text[CPU_RAN_TEXT])
 {
 	static const char *const words[CPU_RAN__COUNT] = {
 		[CPU_RAN_THREADS] = "its own threads",

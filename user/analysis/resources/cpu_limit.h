@@ -31,17 +31,10 @@ struct cpu_ran {
 	uint32_t other_pid;        /* of CPU_RAN_OTHERS, which had most of their time; 0: none has, or it is hidden */
 };
 
-/* thread: as in struct sample. 0 or -ENOMEM. */
-int cpu_ran__find(struct job *job, uint32_t pid, uint32_t thread, struct cpu_ran *out);
 /* Whether enough of the time is known to say whose it was. */
 bool cpu_ran__is_known(const struct cpu_ran *ran);
-/* The part of the known time that was the job's own. */
-double cpu_ran__own_share(const struct cpu_ran *ran);
 /* Who of the job had most. */
 enum cpu_ran_who cpu_ran__most_of_own(const struct cpu_ran *ran);
-#define CPU_RAN_TEXT 192
-/* "its own threads ran 92 % of that time, other ranks 5 %"; "": not known. */
-void cpu_ran__text(const struct cpu_ran *ran, char text[CPU_RAN_TEXT]);
 
 enum cpu_holder {
 	CPU_HELD_UNKNOWN, /* too short a recording, or one without resources */

@@ -119,6 +119,23 @@ int growth__find(const struct growth_point *points, size_t cnt, struct growth *o
 #define COPIED_LEAST_NS 4000000000ULL
 #define HALF            0.5
 
+/* From the first step of any track to the last, since imports and the end are no training; without tracks, all time. */
+static void resources__set_window(const struct step_track *tracks, size_t cnt, uint64_t window_ns[2])
+{
+	window_ns[0] = cnt ? UINT64_MAX : 0;
+	window_ns[1] = cnt ? 0 : UINT64_MAX;
+	for (size_t i = 0; i < cnt; i++) {
+		const struct step_track *track = &tracks[i];
+
+		if (!track->step_cnt)
+			continue;
+		if (track->steps[0].start_ns < window_ns[0])
+			window_ns[0] = track->steps[0].start_ns;
+		if (track->steps[track->step_cnt - 1].end_ns > window_ns[1])
+			window_ns[1] = track->steps[track->step_cnt - 1].end_ns;
+	}
+}
+
 /* How much more memory the machine uses each second, if that is so all the time; else 0. */
 static int machine_growth(const struct machine_samples *all, const uint64_t window_ns[2], double *per_s)
 {
@@ -426,22 +443,6 @@ static int compare_uses(const void *a, const void *b)
 	if (x_s != y_s)
 		return x_s < y_s ? 1 : -1;
 	return (x->pid > y->pid) - (x->pid < y->pid);
-}
-
-void resources__set_window(const struct step_track *tracks, size_t cnt, uint64_t window_ns[2])
-{
-	window_ns[0] = cnt ? UINT64_MAX : 0;
-	window_ns[1] = cnt ? 0 : UINT64_MAX;
-	for (size_t i = 0; i < cnt; i++) {
-		const struct step_track *track = &tracks[i];
-
-		if (!track->step_cnt)
-			continue;
-		if (track->steps[0].start_ns < window_ns[0])
-			window_ns[0] = track->steps[0].start_ns;
-		if (track->steps[track->step_cnt - 1].end_ns > window_ns[1])
-			window_ns[1] = track->steps[track->step_cnt - 1].end_ns;
-	}
 }
 
 int resource_uses__new(struct job *job, const struct step_track *tracks, size_t track_cnt, struct resource_use **out,

@@ -46,7 +46,6 @@ int resource_uses__new(struct job *job, const struct step_track *tracks, size_t 
 		       size_t *cnt);
 
 /* From the first step of any track to the last, since imports and the end are no training; without tracks, all time. */
-void resources__set_window(const struct step_track *tracks, size_t cnt, uint64_t window_ns[2]);
 
 /* The process that has something wrong that a reader must know: grows, is swapped out, reads its pages from disk. */
 enum resource_trouble { TROUBLE_NONE, TROUBLE_FAULTS, TROUBLE_SWAP, TROUBLE_GROWTH };

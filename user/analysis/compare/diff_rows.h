@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Shared by the parts of diff: diff.c (steps, functions, the result), diff_entries.c, diff_rows.c and
- * diff_gpu.c.
+ * The rows of a diff. In: times by section and name, from diff.c; the counted rows of a job and their history. Out: entries, and
+ * seconds per unit of counted rows with their error.
  */
-#ifndef STEPFLAME_USER_ANALYSIS_COMPARE_DIFF_PRIVATE_H
-#define STEPFLAME_USER_ANALYSIS_COMPARE_DIFF_PRIVATE_H
+#ifndef STEPFLAME_USER_ANALYSIS_COMPARE_DIFF_ROWS_H
+#define STEPFLAME_USER_ANALYSIS_COMPARE_DIFF_ROWS_H
 
 #include "user/analysis/compare/blocks.h"
 #include "user/analysis/compare/diff.h"
-#include "user/analysis/compare/history.h"
 #include "user/analysis/steps/steps.h"
 #include "user/lib/map.h"
 
@@ -43,12 +42,9 @@ struct diff_maker {
 struct diff_entry *diff__entry(struct diff_maker *m, enum diff_section section, const char *name);
 /* Adds to a row's time in a block of this side. Does nothing for block -1, or after an error. */
 void diff__add(struct diff_maker *m, enum diff_section section, const char *name, int block, double seconds);
-/* Adds a row from its history instead. val: the final total, or NULL: not known. */
-void diff__add_row(struct diff_maker *m, enum diff_section section, const char *name, const struct history_row *row,
-		   const struct agg_val *val);
 void diff__free_entries(struct diff_maker *m);
 
-/* Both call diff__add_row. */
+/* Add the rows of actions, or of operators, with their histories. */
 void diff__add_actions(struct diff_maker *m);
 void diff__add_ops(struct diff_maker *m);
 /*
@@ -64,8 +60,5 @@ double grid__units(const struct grid *grid);
  * history_row *. val: empty if not known.
  */
 void grid__measure(struct grid *grid, const struct array *rows, const struct agg_val *val, double *s, double *error_s);
-
-/* Calls diff__add. Cuts the time that CUPTI watched into blocks. */
-void diff__add_gpu(struct diff_maker *m, struct blocks *blocks);
 
 #endif

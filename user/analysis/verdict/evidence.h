@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Shared by the parts of a verdict: verdict.c finds the class and the reasons, verdict_evidence.c
- * verdict_input.c and
- * verdict_threads.c the evidence, and verdict_next.c what to try.
+ * The evidence for a verdict: the place, the lines that had the time, who ended the waits, what workers and other threads did
+ * meanwhile. In: a judge that has found the class and what the verdict is about. Out: texts, and what bears on what to try.
  */
-#ifndef STEPFLAME_USER_ANALYSIS_VERDICT_VERDICT_PRIVATE_H
-#define STEPFLAME_USER_ANALYSIS_VERDICT_VERDICT_PRIVATE_H
+#ifndef STEPFLAME_USER_ANALYSIS_VERDICT_EVIDENCE_H
+#define STEPFLAME_USER_ANALYSIS_VERDICT_EVIDENCE_H
 
 #include "user/analysis/cause/blame.h"
 #include "user/analysis/resources/cpu_limit.h"
@@ -48,29 +47,15 @@ struct judge {
 void verdict__say(struct judge *j, struct array *list, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Whether one process ends most of the waits of the group. */
 bool verdict__one_waker(const struct blame_group *group);
-/* Whether a step, an index into the track's, is one of the group's slow steps. */
-bool verdict__is_of_group(const struct judge *j, const struct blame_group *group, long step);
 /* Whether the process ended in any way other than exit(0). */
 bool verdict__failed(const struct job *job, uint32_t pid);
 /* Whether the rule counts time in that phase by that cause (CAUSE_NONE: on the CPU). */
 bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int cause);
 /* Busy share of the time that CUPTI watched; -1: too little was watched. */
 double verdict__busy_share(const struct judge *j);
-/* verdict_evidence.c: adds the place and the evidence. */
+/* Adds the place and the evidence. */
 void verdict__give_evidence(struct judge *j);
-/*
- * verdict_input.c: says where the workers spend their time while the steps wait for them; false:
- * the steps wait for no workers, or that is not known.
- */
-bool verdict__say_workers(struct judge *j);
-/* verdict_input.c: whether the slow steps of a group start DataLoader workers, or wait for their ends. */
+/* Whether the slow steps of a group start DataLoader workers, or wait for their ends. */
 bool verdict__starts_workers(struct judge *j, const struct blame_group *group);
-/*
- * verdict_threads.c: says what the thread or process does for which the steps wait, if most of the waits that the
- * verdict is about are for one; adds it to the place. false: they are not, or that is not known.
- */
-bool verdict__say_threads(struct judge *j);
-/* verdict_next.c: adds what to try. */
-void verdict__advise(struct judge *j);
 
 #endif
