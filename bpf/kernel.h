@@ -190,6 +190,7 @@ struct files_struct {
 
 struct sched_entity {
 	u64 sum_exec_runtime;
+	u64 prev_sum_exec_runtime; /* when it last came to a CPU */
 };
 
 typedef struct {

@@ -31,6 +31,8 @@
 #define SYS_EXECVE   59
 #define SYS_EXECVEAT 322
 
+#define RAN_SHIFT    9 /* of a random number of 32 bits: 8 ms, longer than most have a CPU */
+
 volatile __u32 thread_visit = VISIT_OPEN; /* set by user space: enum thread_visit */
 
 /* The period of each CPU's timer; user space writes it. */
@@ -361,6 +363,23 @@ static __always_inline u32 task__ran_pid(struct task_struct *task)
 }
 
 /*
+ * Notes who had the CPU during the wait: the task that leaves it now, for as long as it had it. Who
+ * had it before that is not known: then whoever leaves it at other waits, in proportion to how long
+ * each had it. Else programs that run for microseconds at the end of long waits had it all the time.
+ */
+static __always_inline void wait__note_ran(struct wait *w, struct task_struct *before, u64 away_ns)
+{
+	u32 pid = task__ran_pid(before), chance = bpf_get_prandom_u32();
+	u64 had_ns = before->se.sum_exec_runtime - before->se.prev_sum_exec_runtime;
+
+	if (!pid)
+		return;
+	if (!w->ran_usual || chance >> RAN_SHIFT < had_ns)
+		w->ran_usual = pid;
+	w->ran_pid = had_ns < away_ns && chance % away_ns >= had_ns ? w->ran_usual : pid;
+}
+
+/*
  * A thread was away from the CPU. Not a global function: before Linux 6.8 a global function cannot
  * take a task.
  */
@@ -391,7 +410,7 @@ static __always_inline void wait__end(struct task_struct *task, struct task_stru
 {
 	struct wait *w = bpf_task_storage_get(&waits, task, NULL, 0);
 	struct proc *proc;
-	u64 now, since;
+	u64 now, since, ready;
 	u32 pid;
 
 	if (!w || !w->since_ns) /* most tasks are not the job's and end here */
@@ -412,8 +431,9 @@ static __always_inline void wait__end(struct task_struct *task, struct task_stru
 		return;
 	later = later && stack__has_python(proc);
 	w->walks_later = later && !w->walked && !w->owed_cnt;
-	if (before)
-		w->ran_pid = task__ran_pid(before) ?: w->ran_pid;
+	ready = w->woken_ns > since ? w->woken_ns : since;
+	if (before && now > ready)
+		wait__note_ran(w, before, now - ready);
 	wait__ended(proc, pid, task, w, &(struct time_range){since, now});
 	if (later && w->walks_later && w->owed_cnt)
 		walk_later__request(task);

@@ -38,6 +38,7 @@ struct wait {
 	u32 owed_cnt;             /* samples of waits before that have no stack yet; OWED_SENDING */
 	u32 place;                /* a hash of where it waits */
 	u32 ran_pid;              /* as in struct rec_sample */
+	u32 ran_usual;            /* likewise, of any earlier wait: a longer run is likelier */
 	/* By place: its upper bits, and the logarithm of how long its last waits were in the lowest. */
 	u32 places[WAIT_PLACES];
 	struct rec_sample owed[OWED_MAX];

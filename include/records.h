@@ -71,6 +71,7 @@ enum rec_type {
 	REC_OVERHEAD,      /* user: by how much a recording with --budget slows a process, cumulative by pid */
 	REC_JOB,           /* user: which job a process is of: resource_records.h */
 	REC_GPU_USER,      /* user: a process uses a GPU, by NVML, cumulative */
+	REC_COPIED,        /* user: pages that a forked process has copied: resource_records.h */
 	REC__COUNT,
 };
 
@@ -410,7 +411,7 @@ struct rec_sample {
 	__u8 cause;      /* enum wait_cause */
 	__u32 waker_pid; /* for a wait: the process in the job that ended it; 0: outside the job, or unknown */
 	__u32 waker_tid;
-	__u32 ran_pid; /* for CAUSE_RUN_QUEUE: the process that ran on its CPU last; 0: none, or unknown; REC_PID_HIDDEN */
+	__u32 ran_pid; /* for CAUSE_RUN_QUEUE: the process that had its CPU; 0: none, or unknown; REC_PID_HIDDEN */
 	__u64 file;    /* file_val.name of the file that a call or a page fault reads, writes or syncs; 0: none */
 };
 

@@ -60,6 +60,19 @@ struct rec_throttle {
 	__u64 throttled_ns;       /* how long it was used up, of all CPUs together */
 };
 
+/*
+ * Of pages that a forked process shared with others when it was first looked at, a sample of those
+ * that can be written: how many of them are its own by now. Those that it shares cost no memory.
+ */
+struct rec_copied {
+	struct rec_hdr hdr;
+	__u64 time_ns;
+	__u32 pid;
+	__u32 pages, copied; /* copied: of the sampled pages */
+	__u32 pad;
+	__u64 each_bytes; /* for how much memory each page stands */
+};
+
 enum shortage_known { SHORTAGE_CGROUP = 1, SHORTAGE_MACHINE = 2, SHORTAGE_SHM = 4 };
 
 /* What was short when a process ended: where something was. */

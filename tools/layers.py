@@ -21,7 +21,18 @@ LAYERS = [
     "user/recording",
     "user/session",
     "user/model",
-    "user/analysis",
+    "user/analysis/live",
+    "user/analysis/steps",
+    "user/analysis/place",
+    "user/analysis/gpu",
+    "user/analysis/flame",
+    "user/analysis/resources",
+    "user/analysis/cause",
+    "user/analysis/loader",
+    "user/analysis/compare",
+    "user/analysis/timeline",
+    "user/analysis/verdict",
+    "user/report/print",
     "user/report",
     "user/export",
     "user/page",
@@ -35,7 +46,9 @@ INCLUDE = re.compile(r'^#\s*include "([^"]+)"', re.M)
 
 
 def layer_of(path):
-    return next((i for i, layer in enumerate(LAYERS) if path.startswith(layer + "/")), None)
+    """The index of the innermost folder of LAYERS that has it: what reports are made of (user/report/print) is below the reports."""
+    within = [i for i, layer in enumerate(LAYERS) if path.startswith(layer + "/")]
+    return max(within, key=lambda i: len(LAYERS[i]), default=None)
 
 
 def wrong_with(path, included):

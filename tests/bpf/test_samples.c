@@ -307,10 +307,11 @@ static void test_unseen_paths(void **state)
 /* Who had the CPU: the last one that did, or the one that took it where another CPU was idle. */
 static void test_who_ran(void **state)
 {
-	struct task_struct third = {.tgid = 4711, .pid = 4711}, idle = {0};
+	struct task_struct third = {.tgid = 4711, .pid = 4711, .se.sum_exec_runtime = 100 * THRESHOLD}, idle = {0};
 	const struct rec_sample *rec;
 
 	(void)state;
+	job.thread.se.sum_exec_runtime = 100 * THRESHOLD;
 	cpu.user = in_call(SYS_CLOCK_NANOSLEEP, 0, 0, 0);
 	preempt_by(&cpu.other);
 	wait_ns(THRESHOLD);
@@ -342,6 +343,27 @@ static void test_who_ran(void **state)
 	back();
 	expect_wait(CAUSE_SLEEP, THRESHOLD, 1);
 	assert_int_equal(expect_wait(CAUSE_RUN_QUEUE, THRESHOLD, 1)->ran_pid, 0);
+	expect_no_more();
+}
+
+/* One that has the CPU for a moment at the end of each second wait, and another one that has it for all of the others. */
+static void test_who_ran_for_moments(void **state)
+{
+	struct task_struct brief = {.tgid = 4711, .pid = 4711, .se.sum_exec_runtime = THRESHOLD / 1000};
+	struct task_struct busy = {.tgid = 4712, .pid = 4712, .se.sum_exec_runtime = THRESHOLD};
+	int moments = 0;
+
+	(void)state;
+	for (int i = 0; i < 200; i++) {
+		struct task_struct *last = i % 2 ? &brief : &busy;
+
+		preempt_by(&cpu.other);
+		wait_ns(THRESHOLD);
+		switch_to(last, SLEEPS);
+		back();
+		moments += expect_wait(CAUSE_RUN_QUEUE, THRESHOLD, 1)->ran_pid == 4711;
+	}
+	assert_in_range(moments, 0, 20);
 	expect_no_more();
 }
 
@@ -787,6 +809,7 @@ int main(void)
 		TEST(test_wait),
 		TEST(test_preempted),
 		TEST(test_who_ran),
+		TEST(test_who_ran_for_moments),
 		TEST(test_unseen),
 		TEST(test_unseen_paths),
 		TEST(test_threads),
@@ -808,6 +831,7 @@ int main(void)
 		TEST(test_wait),
 		TEST(test_preempted),
 		TEST(test_who_ran),
+		TEST(test_who_ran_for_moments),
 		TEST(test_short_waits),
 		TEST(test_short_waits_by_place),
 		TEST(test_short_waits_unlike),

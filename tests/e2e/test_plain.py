@@ -54,20 +54,34 @@ def rows_by_part(found):
     return parts
 
 
+def in_python(job):
+    """Where probes are in the interpreter."""
+    return [at for file, at in helpers.breakpoints(job.pid) if "python3" in Path(file).name]
+
+
 def test_probes(bench):
     """While it trains without Lightning, the interpreter has one probe: at the callback of a garbage collection."""
     job = bench.job("plain_loop.py", "--epochs", 1000).until_ready()
     record = bench.record("-p", job.pid).until_armed()
 
-    def in_python():
-        return [at for file, at in helpers.breakpoints(job.pid) if "python3" in Path(file).name]
-
-    assert len(in_python()) > 1
+    assert len(in_python(job)) > 1
     job.release()
-    helpers.until(helpers.END_SECONDS, lambda: len(in_python()) == 1, job.what, job.delayed)
+    helpers.until(helpers.END_SECONDS, lambda: len(in_python(job)) == 1, job.what, job.delayed)
     record.interrupt()
     assert record.wait() == helpers.OK
     assert helpers.report(record.file)["lost"] == {}
+
+
+def test_modules_are_read_later(bench):
+    """What it has imported cannot be read at first; as soon as it can, the probes for Lightning go."""
+    job = bench.job("many_modules.py").until_ready()
+    record = bench.record("-p", job.pid).until_armed()
+    job.until_ran(0.3)
+    assert len(in_python(job)) > 1
+    job.release()
+    helpers.until(helpers.END_SECONDS, lambda: len(in_python(job)) == 1, job.what, job.delayed)
+    record.interrupt()
+    assert record.wait() == helpers.OK
 
 
 @pytest.mark.alone

@@ -8,9 +8,8 @@
 #include <math.h>
 
 #include "tests/fuzz/records.h"
-#include "user/analysis/diff.h"
-#include "user/analysis/history.h"
-#include "user/analysis/use_curves.h"
+#include "user/analysis/compare/diff.h"
+#include "user/analysis/resources/curves.h"
 #include "user/export/export.h"
 #include "user/export/ranks.h"
 #include "user/export/tables.h"

@@ -6,7 +6,7 @@
 #include "user/elf/kernel_name.h"
 #include "user/lib/columns.h"
 #include "user/lib/names.h"
-#include "user/report/text.h"
+#include "user/report/print/text.h"
 #include "user/runtime/cuda/cuda.h"
 #include "user/runtime/torch/ops_private.h"
 

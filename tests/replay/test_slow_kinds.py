@@ -51,6 +51,42 @@ def test_long_batches(tmp_path):
     assert [group["cause"] for group in found["causes"]] and "skipped_update" not in [group["cause"] for group in found["causes"]]
 
 
+CHANCE = [3, 11, 14, 29, 37, 43, 58, 61, 70, 77, 95, 101, 118, 127, 131, 150, 155, 163, 187]
+
+
+def longer_steps(which, factors):
+    """Steps of 4 ms forward, 5 backward, 1 optimizer, on a CPU that some of them have to themselves: the others take `factors` times as long."""
+    yield from preamble()
+    yield rec.boundary(PID, PID, 0, START, rule=3)
+    at = START
+    for index in range(1, 191):
+        begin = at
+        phases = [0, 0, *(round(ms * MS * (times if index in which else 1)) for ms, times in zip((4, 5, 1), factors))]
+        at += sum(phases)
+        for end in range(begin + 2 * MS, at, 2 * MS):
+            yield rec.sample(PID, PID, rec.CPU, end, 2 * MS, 212, BACKWARD)
+        yield rec.boundary(PID, PID, index, at, phases, 3)
+
+
+@pytest.mark.parametrize("factors", [(1.8, 1.8, 1.8), (1.7, 1.9, 1.6)])
+def test_slower_cpu(tmp_path, factors):
+    """Every phase takes longer, the optimizer's too, in no rhythm: the CPU was slower. Nothing of what the steps do is to blame."""
+    found, _ = track(tmp_path, longer_steps(CHANCE, factors))
+    (group,) = found["causes"]
+    assert (group["cause"], group["phase"], group["count"], group["where"]) == ("unknown", None, len(CHANCE), [])
+
+
+@pytest.mark.parametrize(
+    "which, factors",
+    [(CHANCE, (1.8, 1.8, 1)), (CHANCE, (1.1, 2.6, 1.8)), (range(10, 191, 10), (1.8, 1.8, 1.8)), (CHANCE[:6], (1.8, 1.8, 1.8))],
+    ids=["the optimizer as before", "backward most", "every 10th", "too few"],
+)
+def test_more_work(tmp_path, which, factors):
+    """A larger batch leaves the optimizer as it is; another model has its turn."""
+    found, _ = track(tmp_path, longer_steps(which, factors))
+    assert [group["cause"] for group in found["causes"]] == ["op"]
+
+
 def test_few_of_many(tmp_path):
     """A rhythm is said of the steps that have it: 7 of 40."""
     records, at = [*preamble(), rec.boundary(PID, PID, 0, START, rule=3)], START
@@ -162,3 +198,41 @@ def test_copied_pages(tmp_path, shrinks, grows, faults, said):
     file.write_bytes(rec.recording(records))
     text = " ".join(helpers.report_text(file).split())
     assert ("shrinks by 4.8e+03 MB a minute, though no process grows" in text) == said, text
+
+
+def copies(pid, seconds, counts, pages=200, each_bytes=4 * 10**6):
+    return [
+        rec.record("COPIED", time_ns=START + second * 10**9, pid=pid, pages=pages, copied=count, each_bytes=each_bytes)
+        for second, count in zip(range(seconds), counts)
+    ]
+
+
+@pytest.mark.parametrize(
+    "counts, pages, said",
+    [
+        (range(30), 200, True),
+        ([0] * 30, 200, False),
+        ([0, *[25] * 29], 200, False),
+        (range(200, 230), 210, False),
+        ([*range(15), 10**9, *range(16, 30)], 200, False),
+        (range(29, -1, -1), 200, False),
+    ],
+    ids=["copies", "nothing", "once", "more than there are", "lies once", "fewer"],
+)
+def test_counted_pages(tmp_path, counts, pages, said):
+    """Pages of a worker that were looked at one by one, while the machine's free memory shrinks for another reason."""
+    worker, seconds = PID + 1, 30
+    records = [rec.host(), rec.target(PID), rec.target(worker, role=rec.WORKER, parent=PID), rec.window(START, START + seconds * 10**9, 300, 3)]
+    records += [rec.boundary(PID, PID, index, START + index * 100 * MS, rule=3) for index in range(seconds * 10)]
+    for second in range(seconds):
+        at = START + second * 10**9
+        left = 40 * 10**9 - 80 * second * 10**6
+        records.append(rec.record("MACHINE", time_ns=at, pid=PID, processors=8, memory_bytes=MACHINE, available_bytes=left))
+        for pid in (PID, worker):
+            faults = 20000 * second if pid == worker else 0
+            records.append(rec.record("RESOURCES", time_ns=at, pid=pid, known=MEMORY, rss_bytes=2 * 10**9, minor_faults=faults))
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording(records + copies(worker, seconds, counts, pages)))
+    text = " ".join(helpers.report_text(file).split())
+    assert ("workers copy pages that they share with their process (copy on write): 240 MB a minute" in text) == said, text
+    assert ("copy pages" in text) == said, text

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How many DataLoader workers are advised: user/analysis/advice.h. */
+/* How many DataLoader workers are advised: user/analysis/loader/advice.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "user/analysis/advice.h"
+#include "user/analysis/loader/advice.h"
 
 #define MS      1000000ULL
 #define BATCHES 100

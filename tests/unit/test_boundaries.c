@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/build_job.h"
-#include "user/analysis/steps.h"
+#include "user/analysis/steps/steps.h"
 #include "user/model/boundaries.h"
 #include "user/model/samples.h"
 #include "user/model/seen.h"

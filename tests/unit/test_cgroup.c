@@ -244,6 +244,38 @@ static void files_may_be_missing_or_long(void **state)
 	assert_int_equal(cgroup_folder__find(path, MOUNTS_1, "memory", &folder), -ENOENT);
 }
 
+/* What is longer than is read says something else where it is cut. */
+static void files_may_be_cut(void **state)
+{
+	size_t most = 1 << 21;
+	char *text = malloc(most);
+	size_t at = 0;
+
+	put("/proc/self/mountinfo", MOUNTS_2);
+	put("/proc/7/cgroup", "0::/a\n");
+	put("/sys/fs/cgroup/a/cpuset.cpus.effective", "0-3\n");
+	put("/sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+	assert_int_equal(look(), 0);
+	assert_true(limits.processors == 4 && limits.cpus == 0.5);
+	for (int i = 0; at < 20000; i += 2)
+		at += sprintf(text + at, "%s%d", i ? "," : "", i);
+	put("/sys/fs/cgroup/a/cpuset.cpus.effective", text);
+	assert_int_equal(look(), 0);
+	assert_int_equal(limits.processors, 0);
+	/* a cgroup whose name is cut is another one */
+	memset(text, 'x', 65536);
+	strcpy(text + 65536 - 6, "\n0::/abcdef\n");
+	put("/proc/7/cgroup", text);
+	assert_int_not_equal(look(), 0);
+	/* so is a controller */
+	put("/proc/7/cgroup", "0::/a\n");
+	memset(text, 'x', most);
+	strcpy(text + most - 300, "\n" MOUNTS_2);
+	put("/proc/self/mountinfo", text);
+	assert_int_not_equal(look(), 0);
+	free(text);
+}
+
 static void processors_are_counted(void **state)
 {
 	static const char *const wrong[] = {"",   "\n",  "-", "a", "0-", "-3", "3-1", "1,1", "2,0-1", "0-99999999999",
@@ -389,6 +421,7 @@ int main(void)
 		TEST(paths_do_not_lead_out),
 		TEST(numbers_may_be_anything),
 		TEST(files_may_be_missing_or_long),
+		TEST(files_may_be_cut),
 		cmocka_unit_test(processors_are_counted),
 		TEST(one_look),
 		TEST(throttling),

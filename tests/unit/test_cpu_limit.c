@@ -9,7 +9,7 @@
 
 #include "include/resource_records.h"
 #include "tests/unit/build_job.h"
-#include "user/analysis/cpu_limit.h"
+#include "user/analysis/resources/cpu_limit.h"
 
 #define S 1000000000ull
 

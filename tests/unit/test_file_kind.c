@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which files are of one kind (user/report/file_kind.c). */
+/* Which files are of one kind (user/report/io_rows.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "user/report/file_kind.h"
+#include "user/report/io_rows.h"
 
 static void expect(const char *path, const char *wanted)
 {

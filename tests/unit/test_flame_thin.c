@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The page of a large recording has fewer rows than there are samples (flame__thin in user/analysis/flame.c), and all of their time. */
+/* The page of a large recording has fewer rows than there are samples (flame__thin in user/analysis/flame/flame.c), and all of their time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "tests/unit/build_job.h"
-#include "user/analysis/flame.h"
-#include "user/analysis/steps.h"
+#include "user/analysis/flame/flame.h"
+#include "user/analysis/steps/steps.h"
 
 #define PID     7
 #define START   1000000000ull

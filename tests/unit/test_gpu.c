@@ -3,7 +3,7 @@
 #include "tests/unit/library.h"
 
 #include "tests/unit/build_job.h"
-#include "user/analysis/gpu_time.h"
+#include "user/analysis/gpu/gpu_time.h"
 #include "user/elf/kernel_name.h"
 #include "user/model/gpu.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Lines of the summary: labels, breaks, bars, and what goes where the screen is full (user/report/lines.c). */
+/* Lines of the summary: labels, breaks, bars, and what goes where the screen is full (user/report/print/lines.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "user/lib/columns.h"
-#include "user/report/lines.h"
-#include "user/report/text.h"
+#include "user/report/print/lines.h"
+#include "user/report/print/text.h"
 
 #define ALL 100
 

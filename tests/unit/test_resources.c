@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -14,13 +15,13 @@
 #include <cmocka.h>
 
 #include "tests/unit/build_job.h"
-#include "user/analysis/growth.h"
-#include "user/analysis/machine.h"
-#include "user/analysis/resources.h"
+#include "user/analysis/resources/machine.h"
+#include "user/analysis/resources/resources.h"
 #include "user/proc/cgroup.h"
 #include "user/proc/deputy.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
+#include "user/proc/shared_pages.h"
 
 #define S 1000000000ull
 
@@ -305,6 +306,75 @@ static double falls(double s, unsigned int *seed)
 	return 4e9 - line(s, seed);
 }
 
+#define TABLE_BYTES (256u << 20)
+
+/* Writes to the first bytes of a table, when it is asked to: the rest of it stays shared. */
+static void copy_when_asked(char *table, int asked, int answer)
+{
+	char bytes[8];
+
+	while (read(asked, bytes, sizeof(size_t)) == sizeof(size_t)) {
+		size_t to;
+
+		memcpy(&to, bytes, sizeof(to));
+		for (size_t i = 0; i < to; i += 4096)
+			table[i]++;
+		if (write(answer, "", 1) != 1)
+			break;
+	}
+	_exit(0);
+}
+
+static size_t copied_bytes(pid_t pid, const struct shared_pages *pages)
+{
+	size_t copied;
+
+	assert_int_equal(shared_pages__copied(pid, pages, &copied), 0);
+	return copied * pages->each_bytes;
+}
+
+static void copied_pages_are_counted(void **state)
+{
+	char *table = mmap(NULL, TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), answer;
+	struct shared_pages pages;
+	int ask[2], answers[2];
+	size_t to = TABLE_BYTES / 4, copied;
+	uint64_t before;
+	pid_t pid;
+
+	assert_ptr_not_equal(table, MAP_FAILED);
+	assert_int_equal(madvise(table, TABLE_BYTES, MADV_NOHUGEPAGE), 0);
+	memset(table, 1, TABLE_BYTES);
+	assert_false(pipe(ask) || pipe(answers));
+	pid = fork();
+	if (!pid) {
+		close(ask[1]);
+		copy_when_asked(table, ask[0], answers[1]);
+	}
+	assert_int_equal(shared_pages__choose(pid, &pages), 0);
+	assert_in_range(pages.cnt, 100, SHARED_PAGES_MAX);
+	assert_int_equal(copied_bytes(pid, &pages), 0);
+	assert_int_equal(write(ask[1], &to, sizeof(to)), sizeof(to));
+	assert_int_equal(read(answers[0], &answer, 1), 1);
+	assert_true(copied_bytes(pid, &pages) >= to * 3 / 4 && copied_bytes(pid, &pages) <= to * 5 / 4);
+	before = deputy__cpu_ns();
+	for (int i = 0; i < 100; i++)
+		copied_bytes(pid, &pages);
+	print_message("CPU time of a look at %zu shared pages: %.1f us\n", pages.cnt,
+		      (deputy__cpu_ns() - before) / 100 / 1e3);
+	close(ask[1]);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_not_equal(shared_pages__copied(pid, &pages, &copied), 0);
+	/* of its own: nothing that it shares with anybody, or hardly anything */
+	assert_int_equal(shared_pages__choose(getpid(), &pages), 0);
+	assert_int_equal(pages.cnt, 0);
+	assert_int_not_equal(shared_pages__choose(pid, &pages), 0);
+	munmap(table, TABLE_BYTES);
+	close(ask[0]);
+	close(answers[0]);
+	close(answers[1]);
+}
+
 static void growth_is_found_through_noise(void **state)
 {
 	for (size_t cnt = 20; cnt < 3000; cnt = cnt * 3 / 2) {
@@ -523,6 +593,7 @@ int main(void)
 		cmocka_unit_test(denied_files_are_counted),
 		cmocka_unit_test(ended_processes_keep_their_times),
 		cmocka_unit_test(looks_are_cheap),
+		cmocka_unit_test(copied_pages_are_counted),
 		cmocka_unit_test(growth_is_found_through_noise),
 		cmocka_unit_test(no_growth_is_told_where_there_is_none),
 		cmocka_unit_test(uses_are_rates_and_last_values),

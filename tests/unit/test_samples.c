@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/build_job.h"
-#include "user/analysis/profile.h"
+#include "user/analysis/flame/profile.h"
 #include "user/export/export.h"
 #include "user/report/report.h"
 

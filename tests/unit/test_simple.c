@@ -15,9 +15,9 @@
 #include "tests/unit/build_job.h"
 #include "user/lib/utf8.h"
 #include "user/model/labels.h"
+#include "user/report/print/text.h"
 #include "user/report/report.h"
 #include "user/report/rows.h"
-#include "user/report/text.h"
 
 #define DATA "tests/data/"
 

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "tests/unit/build_job.h"
-#include "user/analysis/blame.h"
-#include "user/analysis/slow.h"
-#include "user/analysis/steps.h"
+#include "user/analysis/cause/blame.h"
+#include "user/analysis/steps/slow.h"
+#include "user/analysis/steps/steps.h"
 #include "user/report/report.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Tables as text and as JSON (user/report/table.c). */
+/* Tables as text and as JSON (user/report/print/table.c). */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "user/report/table.h"
-#include "user/report/text.h"
+#include "user/report/print/table.h"
+#include "user/report/print/text.h"
 
 /* JSON begins with the name, text ends with it. */
 static int add_row(struct table *table, const char *name, uint64_t bytes, json_t *ns)

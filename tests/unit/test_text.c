@@ -14,7 +14,7 @@
 #include "user/lib/json.h"
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"
-#include "user/report/text.h"
+#include "user/report/print/text.h"
 
 static void test_escape(void **state)
 {

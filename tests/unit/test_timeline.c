@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "user/analysis/timeline.h"
+#include "user/analysis/timeline/timeline.h"
 #include "user/recording/spans.h"
 
 static int add_record(const struct rec_hdr *record, void *timeline)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "include/resource_records.h"
-#include "user/analysis/trigger.h"
+#include "user/analysis/live/trigger.h"
 
 #define MS  1000000ull
 #define S   (1000 * MS)
@@ -449,7 +449,7 @@ static void test_take(void **state)
 	assert_int_equal(look()->kind, TRIGGER_STALL);
 }
 
-/* By 10 % or what is given, in two windows of user/analysis/pace.h. */
+/* By 10 % or what is given, in two windows of user/analysis/live/pace.h. */
 static void test_slower(void **state)
 {
 	struct trigger_options options = {.on = {[TRIGGER_SLOWER] = true}};

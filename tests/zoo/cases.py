@@ -158,6 +158,7 @@ KINDS = (
 )
 MACHINE = (
     "rewrites_file replaces_file reads_back awaits_aio awaits_ring many_threads beside_threads beside_children copies_lists copies_texts "
+    "walks_objects writes_beside_snapshot churns_memory "
     "shares_array few_by_worker few_in_itself work_and_sleep work_and_collect labels_of_tasks labels_of_generators"
 )
 LIBRARIES = {
@@ -360,6 +361,9 @@ CASES += [
     ),
     Case("machine_copies_lists", fetched(prints="workers copy pages"), tolerated=WORKED_ON),
     Case("machine_copies_texts", fetched(prints="workers copy pages"), tolerated=WORKED_ON),
+    Case("machine_walks_objects", Expect(COMPUTES, prints="child processes copy pages"), tolerated=WORKED_ON),
+    Case("machine_writes_beside_snapshot", Expect(COMPUTES, prints="child processes copy pages"), tolerated=WORKED_ON),
+    Case("machine_churns_memory", Expect(COMPUTES, prints_no="copy pages"), tolerated=WORKED_ON),
     Case("machine_shares_array", fetched(prints_no="copy pages"), tolerated=WORKED_ON),
     Case("machine_few_by_worker", Expect(frozenset({"input-bound", "unclear"}), says="")),
     Case("machine_few_in_itself", Expect(frozenset({"input-bound", "unclear"}), says="")),

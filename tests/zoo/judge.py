@@ -14,6 +14,7 @@ MEDIAN_SHARE, MEDIAN_SECONDS = 0.05, 0.0003
 ALIGNED_STEPS, ALIGNED_SECONDS = 100, 8  # the harness, too, may wait for a CPU before it sees that a recording has begun
 GROUP_SHARE = 0.05  # of the time of all steps: slow steps that lost less are no statement
 QUOTA_SHARE = 0.05  # of the periods of a quota, that may be used up or not where the kernel has it otherwise: both ends of the window
+COPIED_SHARE = 0.4  # of the memory that copied pages take: it is known by a sample of them
 STARVED_SHARE = 0.05  # of the window, for which the program was ready to run and did not: other load is to blame, too
 
 
@@ -24,6 +25,7 @@ class Truth:
     delayed_share: float  # of the window, for which the thread that trains waited for a CPU, by /proc
     quota: list = None  # periods of its quota of CPU time, and in how many that was used up, by the kernel
     labels: list = None  # when labels ended, by the program's clock
+    memory: float = None  # bytes a second by which the memory of all its processes grew, a page that they share once: Pss_Anon of smaps_rollup
 
     def of(self, found):
         """Durations of the steps that ended while the report's steps lasted, and for how long these did."""
@@ -183,6 +185,16 @@ def judge_more(found, expect, texts):
     return out + ([(WRONG, 'it prints "%s"' % expect.prints_no)] if expect.prints_no and expect.prints_no in printed else [])
 
 
+def judge_copied(texts, truth):
+    """How much memory copied pages take, against what the kernel counts."""
+    told = re.search(r"copy pages .*?: ([\d.e+]+) MB a minute", " ".join(texts.steps.split()))
+    if not told or truth.memory is None:
+        return []
+    said, own = float(told[1]) / 60, truth.memory / 1e6
+    right = abs(said - own) <= COPIED_SHARE * max(said, own)
+    return [(RIGHT if right else WRONG, "%.3g MB a second are copied, in truth %.3g" % (said, own))]
+
+
 def judge_labels(found, expect, truth, texts):
     """Labels ended while the recording lasted: those of the first and the last step may be missing."""
     if not expect.labels:
@@ -206,6 +218,7 @@ def judge(found, case, truth, texts):
         all_of_it += judge_class(found, case.expect, starved) + judge_slow(found, case.expect, tolerated, case.python)
         all_of_it += judge_straggler(found, case.expect) + judge_place(found, case.expect, case.python)
         all_of_it += judge_words(found, case.expect) + judge_quota(found, truth)
+        all_of_it += judge_copied(texts, truth)
         all_of_it += judge_more(found, case.expect, texts) + judge_labels(found, case.expect, truth, texts)
     for verdict in (WRONG, ABSTAINED):
         why = [text for which, text in all_of_it if which == verdict]

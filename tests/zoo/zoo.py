@@ -236,6 +236,18 @@ def record(run, seconds, file):
                 process.wait()
 
 
+def anonymous_bytes(pid):
+    """Memory of it and of all that it has started, a page that several share once, by the kernel."""
+    total = 0
+    for each in descendants(pid):
+        try:
+            rows = Path("/proc/%d/smaps_rollup" % each).read_text()
+        except OSError:
+            continue
+        total += sum(1024 * int(kb) for kb in re.findall(r"^Pss_Anon:\s+(\d+) kB", rows, re.M))
+    return total
+
+
 def report(file):
     result = subprocess.run([STEPFLAME, "report", file, "--steps", "--json"], capture_output=True, text=True, timeout=120)
     if result.returncode != 0:
@@ -269,8 +281,9 @@ def run_case(case, python, options):
             for pid in descendants(run.process.pid):  # torchrun's ranks have sessions of their own
                 put_first(pid)
             run.plant()
-            counts = run.counts()
+            counts, memory = run.counts(), anonymous_bytes(run.process.pid)
             begin, share = record(run, options.seconds, file)
+            memory = (anonymous_bytes(run.process.pid) - memory) / (time.perf_counter() - begin)
             counts = [last - first for first, last in zip(counts, run.counts())]
             pid, log = run.trainer()
             logs = run.logs()
@@ -281,7 +294,7 @@ def run_case(case, python, options):
     if ":" in case.fault and len(planted) < PLANTED_LEAST:
         raise Failed("the fault was planted %d times" % len(planted))
     labels = sorted(begin for begin, _ in log["label"])
-    truth = {"pid": pid, "labels": labels, "begin": begin, "delayed_share": share, "steps": [end for _, end in log["step"]], "planted": planted, "quota": counts}
+    truth = {"pid": pid, "labels": labels, "begin": begin, "delayed_share": share, "steps": [end for _, end in log["step"]], "planted": planted, "quota": counts, "memory": memory}
     (options.out / (case.name + ".truth.json")).write_text(json.dumps(truth))
     return judge_file(case, file)
 
@@ -291,7 +304,7 @@ def judge_file(case, file):
     found = report(file)
     file.with_suffix(".json").write_text(json.dumps(found, indent=1))
     known = json.loads(file.with_suffix(".truth.json").read_text())
-    truth = judge.Truth(known["steps"], known["begin"], known["delayed_share"], known.get("quota"), known.get("labels"))
+    truth = judge.Truth(known["steps"], known["begin"], known["delayed_share"], known.get("quota"), known.get("labels"), known.get("memory"))
     verdict, why = judge.judge(found, case, truth, judge.Texts(report_text(file, "--steps"), rows_of(file)))
     told = "%s; %s" % (found["verdict"]["class"], judge.group_text(found))
     if case.expect.place:

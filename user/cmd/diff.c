@@ -17,7 +17,7 @@
 #include "user/cmd/parse.h"
 #include "user/lib/log.h"
 #include "user/report/diff.h"
-#include "user/report/text.h"
+#include "user/report/print/text.h"
 
 #define LIMIT 10
 

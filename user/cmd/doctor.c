@@ -18,7 +18,7 @@
 #include "user/lib/json.h"
 #include "user/lib/log.h"
 #include "user/report/common.h"
-#include "user/report/text.h"
+#include "user/report/print/text.h"
 #include "user/runtime/cuda/cuda.h"
 #include "user/runtime/cuda/nvidia.h"
 #include "user/runtime/nvtx/nvtx.h"

@@ -16,7 +16,7 @@
 #include "user/identity/program.h"
 #include "user/identity/rank.h"
 #include "user/lib/log.h"
-#include "user/report/text.h"
+#include "user/report/print/text.h"
 #include "user/runtime/python/python.h"
 #include "user/runtime/python/pythread.h"
 #include "user/runtime/torch/torch.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "user/analysis/minutes.h"
+#include "user/analysis/cause/minutes.h"
 #include "user/cmd/input.h"
 #include "user/cmd/parse.h"
 #include "user/export/export.h"

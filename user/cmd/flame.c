@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/flame.h"
+#include "user/analysis/flame/flame.h"
 #include "user/cmd/input.h"
 #include "user/cmd/parse.h"
 #include "user/export/folded.h"

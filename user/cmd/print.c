@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "user/report/text.h"
+#include "user/report/print/text.h"
 
 static bool has_colours(int fd)
 {

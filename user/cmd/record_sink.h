@@ -7,7 +7,7 @@
 #ifndef STEPFLAME_USER_CMD_RECORD_SINK_H
 #define STEPFLAME_USER_CMD_RECORD_SINK_H
 
-#include "user/analysis/trigger.h"
+#include "user/analysis/live/trigger.h"
 #include "user/model/job.h"
 #include "user/recording/recording.h"
 #include "user/session/session.h"

@@ -22,8 +22,8 @@
 #include "user/proc/breakpoints.h"
 #include "user/proc/proc.h"
 #include "user/report/common.h"
-#include "user/report/table.h"
-#include "user/report/text.h"
+#include "user/report/print/table.h"
+#include "user/report/print/text.h"
 #include "user/session/guardian_words.h"
 
 struct restore_args {

@@ -9,7 +9,7 @@
 
 #include "user/cmd/selection.h"
 #include "user/lib/log.h"
-#include "user/report/text.h"
+#include "user/report/print/text.h"
 
 #define LISTED_PIDS   8
 #define SHOWN_COMMAND 80

@@ -18,7 +18,7 @@
 #include "user/lib/log.h"
 #include "user/model/stacks.h"
 #include "user/report/common.h"
-#include "user/report/text.h"
+#include "user/report/print/text.h"
 #include "user/session/session.h"
 #include "user/top/json.h"
 #include "user/top/keys.h"

@@ -5,7 +5,7 @@
 
 #include <argp.h>
 
-#include "user/analysis/trigger.h"
+#include "user/analysis/live/trigger.h"
 #include "user/session/session.h"
 
 /*

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The tracks that every recording has (user/analysis/tracks.h) in a Chrome trace: slices, instants
+ * The tracks that every recording has (user/analysis/timeline/tracks.h) in a Chrome trace: slices, instants
  * and counters; their stacks as the format's stackFrames, to which "sf" refers. TensorBoard's form
  * has the steps alone, as torch.profiler writes them.
  */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/gpu_ops.h"
+#include "user/analysis/gpu/gpu_ops.h"
 #include "user/lib/json.h"
 #include "user/model/stacks.h"
 

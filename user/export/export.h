@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "user/analysis/timeline.h"
-#include "user/analysis/tracks.h"
+#include "user/analysis/timeline/timeline.h"
+#include "user/analysis/timeline/tracks.h"
 #include "user/model/job.h"
 #include "user/model/samples.h"
 

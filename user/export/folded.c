@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/calltree.h"
+#include "user/analysis/flame/calltree.h"
 #include "user/export/export.h"
 #include "user/export/folded.h"
 #include "user/lib/utf8.h"

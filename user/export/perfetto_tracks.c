@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The tracks that every recording has (user/analysis/tracks.h) in Perfetto's format: slices,
+ * The tracks that every recording has (user/analysis/timeline/tracks.h) in Perfetto's format: slices,
  * instants and counters. Each track is a packet sequence. Times are absolute; a stack is a text,
  * which a sequence tells once.
  */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/calltree.h"
+#include "user/analysis/flame/calltree.h"
 #include "user/export/export.h"
 #include "user/export/proto.h"
 #include "user/lib/map.h"

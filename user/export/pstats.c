@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/profile.h"
+#include "user/analysis/flame/profile.h"
 #include "user/export/export.h"
 #include "user/lib/compare.h"
 #include "user/lib/utf8.h"

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "user/analysis/calltree.h"
+#include "user/analysis/flame/calltree.h"
 #include "user/export/export.h"
 #include "user/lib/compare.h"
 

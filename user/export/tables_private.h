@@ -3,7 +3,7 @@
 #ifndef STEPFLAME_USER_EXPORT_TABLES_PRIVATE_H
 #define STEPFLAME_USER_EXPORT_TABLES_PRIVATE_H
 
-#include "user/analysis/minutes.h"
+#include "user/analysis/cause/minutes.h"
 #include "user/export/arrow.h"
 
 /* What all rows of a process say. */

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "user/analysis/gpu_readings.h"
-#include "user/analysis/resources.h"
+#include "user/analysis/gpu/gpu_readings.h"
+#include "user/analysis/resources/resources.h"
 #include "user/export/tables_private.h"
 #include "user/lib/saturating.h"
 #include "user/model/gpu.h"

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "user/analysis/gpu_ops.h"
-#include "user/analysis/gpu_time.h"
+#include "user/analysis/gpu/gpu_ops.h"
+#include "user/analysis/gpu/gpu_time.h"
 #include "user/export/tables_private.h"
 #include "user/lib/map.h"
 #include "user/model/labels.h"

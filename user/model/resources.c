@@ -66,6 +66,7 @@ int resources__add(struct resources *resources, const struct rec_hdr *record)
 	struct rec_resources *sample;
 	struct rec_throttle *throttle;
 	struct rec_machine *machine;
+	struct rec_copied *copied;
 
 	if (record->type == REC_LIMITS || record->type == REC_SHORTAGE || record->type == REC_JOB)
 		return keep_last(resources, record);
@@ -81,6 +82,12 @@ int resources__add(struct resources *resources, const struct rec_hdr *record)
 		if (throttle)
 			*throttle = *(const struct rec_throttle *)record;
 		return throttle ? 0 : -ENOMEM;
+	}
+	if (record->type == REC_COPIED) {
+		copied = array__add(&resources->copies, sizeof(*copied));
+		if (copied)
+			*copied = *(const struct rec_copied *)record;
+		return copied ? 0 : -ENOMEM;
 	}
 	sample = array__add(&resources->samples, sizeof(*sample));
 	if (sample)
@@ -109,6 +116,13 @@ static int compare_throttles(const void *a, const void *b)
 	return COMPARE(x->pid, y->pid) ?: COMPARE(x->group, y->group) ?: COMPARE(x->time_ns, y->time_ns);
 }
 
+static int compare_copies(const void *a, const void *b)
+{
+	const struct rec_copied *x = a, *y = b;
+
+	return COMPARE(x->pid, y->pid) ?: COMPARE(x->time_ns, y->time_ns);
+}
+
 static void sort(struct resources *resources)
 {
 	struct array *samples = &resources->samples, *machines = &resources->machines;
@@ -120,6 +134,8 @@ static void sort(struct resources *resources)
 		qsort(machines->items, machines->cnt, sizeof(struct rec_machine), compare_machines);
 	if (!resources->sorted && throttles->cnt)
 		qsort(throttles->items, throttles->cnt, sizeof(struct rec_throttle), compare_throttles);
+	if (!resources->sorted && resources->copies.cnt)
+		qsort(resources->copies.items, resources->copies.cnt, sizeof(struct rec_copied), compare_copies);
 	resources->sorted = true;
 }
 
@@ -144,9 +160,17 @@ const struct rec_throttle *resources__throttles(struct resources *resources, siz
 	return resources->throttles.items;
 }
 
+const struct rec_copied *resources__copies(struct resources *resources, size_t *cnt)
+{
+	sort(resources);
+	*cnt = resources->copies.cnt;
+	return resources->copies.items;
+}
+
 void resources__forget(struct resources *resources)
 {
 	resources->samples.cnt = resources->machines.cnt = resources->throttles.cnt = 0;
+	resources->copies.cnt = 0;
 }
 
 void resources__free(struct resources *resources)
@@ -154,5 +178,6 @@ void resources__free(struct resources *resources)
 	free(resources->samples.items);
 	free(resources->machines.items);
 	free(resources->throttles.items);
+	free(resources->copies.items);
 	map__free(&resources->last);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What processes and their machines used: takes REC_RESOURCES, REC_MACHINE, REC_THROTTLE, REC_LIMITS,
- * REC_SHORTAGE and REC_JOB, and returns them in order. Part of the job (job.h), which owns it: job__resources.
+ * What processes and their machines used: takes REC_RESOURCES, REC_MACHINE, REC_THROTTLE, REC_COPIED,
+ * REC_LIMITS, REC_SHORTAGE and REC_JOB, and returns them in order. Part of the job (job.h), which owns it: job__resources.
  * Pointers are valid until the next record.
  */
 #ifndef STEPFLAME_USER_MODEL_RESOURCES_H
@@ -17,6 +17,7 @@ struct resources {
 	struct array samples;   /* struct rec_resources */
 	struct array machines;  /* struct rec_machine */
 	struct array throttles; /* struct rec_throttle */
+	struct array copies;    /* struct rec_copied */
 	struct map last;        /* REC_LIMITS, REC_SHORTAGE and REC_JOB by pid */
 	bool sorted;
 };
@@ -28,6 +29,8 @@ const struct rec_resources *resources__samples(struct resources *resources, size
 const struct rec_machine *resources__machines(struct resources *resources, size_t *cnt);
 /* Sorted by pid, group and time. */
 const struct rec_throttle *resources__throttles(struct resources *resources, size_t *cnt);
+/* Sorted by pid and time. */
+const struct rec_copied *resources__copies(struct resources *resources, size_t *cnt);
 /* NULL: not known. */
 const struct rec_limits *resources__limits(const struct resources *resources, uint32_t pid);
 /* What was short when it ended. NULL: nothing that is known. */

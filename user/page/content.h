@@ -6,9 +6,9 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-#include "user/analysis/flame.h"
-#include "user/analysis/lanes.h"
-#include "user/analysis/use_curves.h"
+#include "user/analysis/flame/flame.h"
+#include "user/analysis/resources/curves.h"
+#include "user/analysis/timeline/lanes.h"
 
 #define PAGE_RECORDINGS 2
 

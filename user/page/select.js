@@ -1,4 +1,4 @@
-/* Chooses steps and threads, and weighs them, by the rules of user/analysis/flame_choose.c. */
+/* Chooses steps and threads, and weighs them, by the rules of user/analysis/flame/flame.c. */
 
 /* The last step that starts at or before an instant; -1: no step. `near`: where to look first. */
 function findStep(track, time, near) {

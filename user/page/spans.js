@@ -1,6 +1,6 @@
 /*
  * What is known in intervals of a step: work of each stream of a GPU, and phases. Takes the lanes of
- * user/analysis/lanes.h, as data.js reads them, and gives lanes.js those of a step.
+ * user/analysis/timeline/lanes.h, as data.js reads them, and gives lanes.js those of a step.
  */
 
 const PHASES = 0;

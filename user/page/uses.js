@@ -1,7 +1,7 @@
 /*
  * What was used over time, by looks that are a second apart: resident memory of the process that makes
  * the steps, and of all processes together; CPU of that process (a line) and of all (an area); and how
- * busy each GPU was. Takes the curves of user/analysis/use_curves.h, as data.js reads them. What is 0 all the time has no row.
+ * busy each GPU was. Takes the curves of user/analysis/resources/curves.h, as data.js reads them. What is 0 all the time has no row.
  */
 
 const USE_ROW = 28;

@@ -29,6 +29,19 @@ static const struct {
 	{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"},
 };
 
+/* A file shorter than `most` bytes: one that is cut says something else. 0 or -errno. */
+static int read_whole(const char *path, size_t most, char **out)
+{
+	size_t size;
+	int err = proc__slurp_path(path, most, out, &size);
+
+	if (err || size < most)
+		return err;
+	free(*out);
+	*out = NULL;
+	return -E2BIG;
+}
+
 /* ---- where the files are ---- */
 
 /* Is the word in a list that commas part? */
@@ -143,10 +156,9 @@ int cgroup_folder__find(const char *cgroups, const char *mounts, const char *con
 static char *read_file(const struct cgroup_look *look, const char *folder, const char *name)
 {
 	char path[2 * CGROUP_FOLDER_BYTES], *text;
-	size_t size;
 	int length = snprintf(path, sizeof(path), "%s%s/%s", look->root ?: "", folder, name);
 
-	return length < (int)sizeof(path) && !proc__slurp_path(path, FILE_BYTES, &text, &size) ? text : NULL;
+	return length < (int)sizeof(path) && !read_whole(path, FILE_BYTES, &text) ? text : NULL;
 }
 
 /* false: the file has no number, as "max" and -1 are none. */
@@ -275,14 +287,13 @@ static const struct {
 static int read_cgroups(struct cgroup_look *look, pid_t pid, char **cgroups)
 {
 	char path[512];
-	size_t size;
 	int err = 0;
 
 	snprintf(path, sizeof(path), "%s/proc/self/mountinfo", look->root ?: "");
 	if (!look->mounts)
-		err = proc__slurp_path(path, MOUNTS_BYTES, &look->mounts, &size);
+		err = read_whole(path, MOUNTS_BYTES, &look->mounts);
 	snprintf(path, sizeof(path), "%s/proc/%d/cgroup", look->root ?: "", pid);
-	return err ?: proc__slurp_path(path, CGROUPS_BYTES, cgroups, &size);
+	return err ?: read_whole(path, CGROUPS_BYTES, cgroups);
 }
 
 char *cgroup_look__kills_file(struct cgroup_look *look, pid_t pid)
@@ -302,11 +313,10 @@ char *cgroup_look__kills_file(struct cgroup_look *look, pid_t pid)
 
 bool cgroup__kills(const char *file, uint64_t *out)
 {
-	size_t size;
 	char *text;
 	bool has;
 
-	if (proc__slurp_path(file, FILE_BYTES, &text, &size))
+	if (read_whole(file, FILE_BYTES, &text))
 		return false;
 	has = !proc_usage__parse_value(text, "oom_kill", out);
 	free(text);
@@ -358,11 +368,10 @@ void cgroup_quotas__release(struct cgroup_quota *quotas, size_t cnt)
 bool cgroup_quota__throttle(const struct cgroup_quota *quota, struct cgroup_throttle *out)
 {
 	uint64_t us = 0;
-	size_t size;
 	char *text;
 	bool has;
 
-	if (proc__slurp_path(quota->file, FILE_BYTES, &text, &size))
+	if (read_whole(quota->file, FILE_BYTES, &text))
 		return false;
 	has = !proc_usage__parse_value(text, "nr_periods", &out->periods) &&
 	      !proc_usage__parse_value(text, "nr_throttled", &out->throttled);

@@ -117,6 +117,7 @@ const struct record_descriptor *record_descriptor__of(uint16_t type);
 	X(AWAITED, rec_awaited, samples, PASS, FIRST, 20)                          \
 	X(OVERHEAD, rec_overhead, rest, PASS, LAST, 4)                             \
 	X(JOB, rec_job, resources, PASS, LAST, 4)                                  \
-	X(GPU_USER, rec_gpu_user, gpu, PASS, LAST, 8)
+	X(GPU_USER, rec_gpu_user, gpu, PASS, LAST, 8)                              \
+	X(COPIED, rec_copied, resources, PASS, NONE, 0)
 
 #endif

@@ -16,7 +16,7 @@ static unsigned int bucket_of(uint64_t ns)
 	return at < DROPPED_STEP_BUCKETS ? at : DROPPED_STEP_BUCKETS - 1;
 }
 
-/* As user/analysis/steps.c adds the phases of a step. */
+/* As user/analysis/steps/steps.c adds the phases of a step. */
 static void add_open(struct rec_dropped_steps *steps, const struct rec_step *boundary)
 {
 	uint64_t forward_ns = boundary->rule == steps->rule ? boundary->forward_ns : 0;

@@ -13,10 +13,10 @@
 #include "user/model/labels.h"
 #include "user/model/rests.h"
 #include "user/model/seen.h"
-#include "user/report/csv.h"
+#include "user/report/print/csv.h"
+#include "user/report/print/shape.h"
+#include "user/report/print/text.h"
 #include "user/report/rows.h"
-#include "user/report/shape.h"
-#include "user/report/text.h"
 
 #define MALFORMED_NAME    "malformed_records"
 #define MALFORMED_MEANING "records that made no sense, skipped"

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "user/analysis/diff.h"
+#include "user/analysis/compare/diff.h"
 
 struct diff_options {
 	const char *files[DIFF__SIDES];

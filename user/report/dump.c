@@ -8,7 +8,7 @@
 
 #include "user/lib/utf8.h"
 #include "user/report/common.h"
-#include "user/report/text.h"
+#include "user/report/print/text.h"
 
 /* "" for CAUSE_NONE */
 static const char *cause_name(enum wait_cause cause)

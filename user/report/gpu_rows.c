@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/gpu_steps.h"
+#include "user/analysis/gpu/gpu_time.h"
 #include "user/lib/compare.h"
 #include "user/lib/map.h"
 #include "user/lib/saturating.h"

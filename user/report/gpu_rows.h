@@ -3,7 +3,7 @@
 #ifndef STEPFLAME_USER_REPORT_GPU_ROWS_H
 #define STEPFLAME_USER_REPORT_GPU_ROWS_H
 
-#include "user/analysis/gpu_time.h"
+#include "user/analysis/gpu/gpu_time.h"
 #include "user/model/gpu.h"
 #include "user/report/report.h"
 
@@ -79,7 +79,7 @@ void gpu_rows__release(struct gpu_rows *rows);
 /* Lists the processes that have a table of their own with --per-rank; malloc'ed. 0 or -ENOMEM. */
 int gpu_rows__processes(const struct gpu_view *view, struct rec_target **out, size_t *cnt);
 
-/* gpu_tables.c: returns the name of a row of that table for people; malloc'ed. NULL: no memory. */
+/* Returns the name of a row of that table for people; malloc'ed. NULL: no memory. In gpu.c. */
 char *gpu_row__name(const struct gpu_view *view, enum gpu_table_id id, const struct gpu_row *row);
 /*
  * Returns the name of the row's operator, without the overload unless rows are split by overload;

@@ -1,21 +1,407 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The I/O report: system calls in the table of strace -c, with bytes; the files read and written;
- * and what DataLoader workers do for the steps (workers.c).
+ * and what DataLoader workers do for the steps.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
+#include "user/analysis/loader/workers.h"
+#include "user/analysis/place/place.h"
+#include "user/model/job.h"
 #include "user/model/labels.h"
 #include "user/model/processes.h"
+#include "user/model/stacks.h"
 #include "user/report/common.h"
 #include "user/report/io_rows.h"
-#include "user/report/shape.h"
-#include "user/report/table.h"
-#include "user/report/text.h"
-#include "user/report/workers.h"
+#include "user/report/print/shape.h"
+#include "user/report/print/table.h"
+#include "user/report/print/text.h"
+
+/* ---- what DataLoader workers do for the steps ---- */
+
+#define DOINGS_TEXT 2 /* per worker */
+#define DOINGS_JSON 20
+#define WAITS_JSON  100 /* the longest waits */
+
+static double percent_of(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * part / whole : 0;
+}
+
+static uint64_t worker_busy_ns(const struct worker *worker)
+{
+	return worker->seen_ns > worker->idle_ns ? worker->seen_ns - worker->idle_ns : 0;
+}
+
+static double since_start_s(const struct job *job, uint64_t time_ns)
+{
+	return ((double)time_ns - job__window(job)->start_ns) / 1e9;
+}
+
+SHAPE(doing_shape, "worker_doing", "file:s? line:I name:s? cause:s? seconds:f path:s? path_s:f path_cnt:I");
+
+static json_t *json_doing(struct job *job, const struct worker_doing *doing)
+{
+	struct code code = stacks__code(job__stacks(job), doing->code);
+	char *path = doing->file ? io_rows__path_of_name(job, doing->file) : NULL;
+	json_t *row =
+		SHAPE_PACK(doing_shape, common__json_text(job__name(job, code.file)), json_integer(doing->line),
+			   common__json_text(job__name(job, code.name)),
+			   common__json_text(sample_cause__name(doing->cause)), json_real(doing->ns / 1e9),
+			   common__json_text(path), json_real(doing->file_ns / 1e9), json_integer(doing->file_cnt));
+
+	free(path);
+	return row;
+}
+
+static json_t *json_doings(struct job *job, const struct worker *worker)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < worker->doing_cnt && i < DOINGS_JSON; i++)
+		common__json_append(&list, json_doing(job, &worker->doings[i]));
+	return list;
+}
+
+SHAPE(worker_end_shape, "worker_end", "at_s:f signal:I? exit_status:I? wait_s:f");
+
+static json_t *json_end(const struct job *job, const struct worker *worker)
+{
+	int code = worker->end ? worker->end->exit_code : 0;
+
+	if (!worker->end)
+		return json_null();
+	return SHAPE_PACK(worker_end_shape, json_real(since_start_s(job, worker->end->time_ns)),
+			  WTERMSIG(code) ? json_integer(WTERMSIG(code)) : json_null(),
+			  WTERMSIG(code) ? json_null() : json_integer(WEXITSTATUS(code)),
+			  json_real(worker->end_wait_ns / 1e9));
+}
+
+static int add_worker(struct job *job, const struct loader *loader, const struct worker *worker, struct table *table)
+{
+	uint64_t busy_ns = worker_busy_ns(worker);
+	const struct cell cells[] = {
+		cell__new(NULL, 2, "pid", 9, 0, json_integer(REC_PID(worker->pid))),
+		cell__json("pid:I", json_integer(worker->pid)),
+		cell__new("number:I", 1, "worker", 6, 0, json_integer(worker->number)),
+		cell__new("waits:I", 3, "waits", 7, 0, json_integer(worker->waits)),
+		cell__new("wait_s:f", 4, "waited s", 10, 3, json_integer(worker->wait_ns)),
+		cell__new(NULL, 5, "share %", 7, 1, json_real(percent_of(worker->wait_ns, loader->wait_ns))),
+		cell__new("longest_s:f", 6, "longest ms", 10, 1, json_integer(worker->longest_ns)),
+		cell__json("seen_s:f", json_integer(worker->seen_ns)),
+		cell__new(NULL, 7, "busy %", 7, 1, json_real(percent_of(busy_ns, worker->seen_ns))),
+		cell__json("busy_s:f", json_integer(busy_ns)),
+		cell__new(NULL, 8, "CPU %", 7, 1, json_real(percent_of(worker->cpu_ns, worker->seen_ns))),
+		cell__json("cpu_s:f", json_integer(worker->cpu_ns)),
+		cell__json("doing:[worker_doing]", json_doings(job, worker)),
+		cell__json("ended:worker_end?", json_end(job, worker)),
+	};
+
+	return TABLE_ADD(table, cells);
+}
+
+static int add_blank_worker(struct job *job, struct table *table)
+{
+	return add_worker(job, &(struct loader){0}, &(struct worker){0}, table);
+}
+
+SHAPE_ROW(worker_shape, "worker", add_blank_worker);
+
+/* ---- text ---- */
+
+static void print_doing(struct job *job, const struct worker_doing *doing, uint64_t all_ns, FILE *out)
+{
+	struct code code = stacks__code(job__stacks(job), doing->code);
+	const char *file = job__name(job, code.file), *name = job__name(job, code.name);
+	const char *base = file ? strrchr(file, '/') : NULL;
+	char *path = doing->file ? io_rows__path_of_name(job, doing->file) : NULL, more[64] = "", *text;
+	int used = fprintf(out, "%38s%5.1f %%", "", percent_of(doing->ns, all_ns));
+
+	if (doing->file_cnt > 1)
+		snprintf(more, sizeof(more), " (%.3g %%) and %zu other file%s", percent_of(doing->file_ns, doing->ns),
+			 doing->file_cnt - 1, doing->file_cnt == 2 ? "" : "s");
+	if (asprintf(&text, "%s:%u %s, %s%s%s%s", base ? base + 1 : file ?: "(no Python)", doing->line, name ?: "",
+		     doing->cause ? sample_cause__name(doing->cause) : "on the CPU", path ? ": " : "", path ?: "",
+		     more) < 0)
+		text = NULL;
+	text__last(out, used, "  ", text ?: "");
+	free(text);
+	free(path);
+}
+
+static void print_worker_end(struct job *job, const struct worker *worker, FILE *out)
+{
+	char *how = processes__end_text(worker->end->exit_code), waited[64] = "";
+
+	if (worker->end_wait_ns)
+		snprintf(waited, sizeof(waited), "; the process waited for it in vain for %.3f s",
+			 worker->end_wait_ns / 1e9);
+	text__wrapped(out, 38, "%38sended at %.3f s: %s%s", "", since_start_s(job, worker->end->time_ns), how ?: "",
+		      waited);
+	free(how);
+}
+
+static int print_worker(struct job *job, const struct loader *loader, const struct worker *worker, struct table *table)
+{
+	int err = add_worker(job, loader, worker, table);
+	uint64_t all_ns = 0;
+
+	for (size_t i = 0; i < worker->doing_cnt; i++)
+		all_ns += worker->doings[i].ns;
+	for (size_t i = 0; i < worker->doing_cnt && i < DOINGS_TEXT; i++)
+		print_doing(job, &worker->doings[i], all_ns, table->out);
+	if (worker->end)
+		print_worker_end(job, worker, table->out);
+	return err;
+}
+
+static void print_advice(const struct loader *loader, FILE *out)
+{
+	if (loader->needed && loader->advice != LOADER_ONE_SLOW)
+		text__paragraph(out,
+				"model: a batch takes a worker %.4g ms and the process %.4g ms between fetches, so %u "
+				"worker%s would keep up; there are %u. It assumes that workers do not slow each "
+				"other down.",
+				loader->produce_ns / 1e6, loader->consume_ns / 1e6, loader->needed,
+				loader->needed == 1 ? "" : "s", loader->at_once);
+	switch (loader->advice) {
+	case LOADER_UNKNOWN:
+		text__paragraph(out,
+				"advice: none, because the recording has too few batches, or no samples of workers");
+		break;
+	case LOADER_KEEPS_UP:
+		text__paragraph(out, "advice: the workers keep up; more of them would not help");
+		break;
+	case LOADER_ONE_SLOW:
+		text__paragraph(out,
+				"advice: worker %u (pid %u) is slower than the others and causes %.0f %% of the "
+				"waits; find out why before you add workers",
+				loader->slow, REC_PID(loader->workers[loader->slow].pid),
+				percent_of(loader->workers[loader->slow].wait_ns, loader->wait_ns));
+		break;
+	case LOADER_CPU_FULL:
+		text__paragraph(out, "advice: do not add workers; the CPU is full, or would be with so many");
+		break;
+	case LOADER_MORE:
+		text__paragraph(out, "advice: try num_workers=%u; a batch would take %.4g ms instead of %.4g ms",
+				loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
+		break;
+	case LOADER_RESTARTS:
+		text__paragraph(out,
+				"advice: set persistent_workers=True: the workers start anew for each epoch, which "
+				"takes %.3g s, %.1f %% of the time",
+				loader->restarts_ns / 1e9, percent_of(loader->restarts_ns, loader->observed_ns));
+		break;
+	case LOADER_UNEVEN:
+		text__paragraph(out, "advice: there are enough workers on average, but batches differ in duration (try "
+				     "prefetch_factor)");
+		break;
+	}
+}
+
+/*
+ * Returns "in [_EvaluationLoop].val_next" or "at train.py:42 main, in an evaluation"; malloc'ed.
+ * NULL: unknown, or no memory.
+ */
+static char *place_text(struct job *job, const struct loader_place *place)
+{
+	const char *action = place->action ? job__name_or_lost(job, place->action) : NULL;
+	char *line, *text;
+	int len;
+
+	if (action)
+		return asprintf(&text, "in %s", action) < 0 ? NULL : text;
+	line = place->code ? hotspot__text(job, &(struct hotspot){.code = place->code, .line = place->line}) : NULL;
+	if (!line)
+		return NULL;
+	len = asprintf(&text, "at %s%s", line, place->validation ? ", in an evaluation" : "");
+	free(line);
+	return len < 0 ? NULL : text;
+}
+
+static void print_title(struct job *job, const struct loader *loader, FILE *out)
+{
+	char *place = place_text(job, &loader->place);
+
+	if (loader->of_cnt == 1)
+		fprintf(out, "DataLoader workers of pid %u\n", REC_PID(loader->pid));
+	else if (place)
+		text__wrapped(out, 2, "DataLoader workers of pid %u, loader %u of %u: fetched %s", REC_PID(loader->pid),
+			      loader->number + 1, loader->of_cnt, place);
+	else
+		text__wrapped(out, 2,
+			      "DataLoader workers of pid %u, loader %u of %u: it is not known where their batches are "
+			      "fetched",
+			      REC_PID(loader->pid), loader->number + 1, loader->of_cnt);
+	free(place);
+}
+
+static void print_waits(const struct loader *loader, FILE *out)
+{
+	if (loader->batches)
+		text__paragraph(out, "%" PRIu64 " batches fetched, with %zu wait%s: %.3f s, %.1f %% of %.4g s",
+				loader->batches, loader->late_cnt, loader->late_cnt == 1 ? "" : "s",
+				loader->wait_ns / 1e9, percent_of(loader->wait_ns, loader->observed_ns),
+				loader->observed_ns / 1e9);
+	else
+		text__paragraph(out, "%zu batches waited for: %.3f s, %.1f %% of %.4g s", loader->late_cnt,
+				loader->wait_ns / 1e9, percent_of(loader->wait_ns, loader->observed_ns),
+				loader->observed_ns / 1e9);
+	if (loader->handover_ns)
+		text__paragraph(out, "%.3f s more were spent on handing over batches that were there",
+				loader->handover_ns / 1e9);
+}
+
+static int print_loader(struct job *job, const struct loader *loader, FILE *out)
+{
+	struct table table = {.out = out};
+	int err = 0;
+
+	print_title(job, loader, out);
+	print_waits(loader, out);
+	if (loader->ahead.step_cnt)
+		text__paragraph(out,
+				"ahead: on average %.2f workers were idle when a step began: all batches that they may "
+				"prepare ahead were ready; in %.1f %% of %zu steps every worker was busy",
+				(double)loader->ahead.idle_cnt / loader->ahead.step_cnt,
+				percent_of(loader->ahead.none_cnt, loader->ahead.step_cnt), loader->ahead.step_cnt);
+	for (size_t i = 0; i < loader->worker_cnt && !err; i++)
+		err = print_worker(job, loader, &loader->workers[i], &table);
+	if (loader->unknown_ns)
+		text__paragraph(out, "the process waited %.3f s for workers that are not known",
+				loader->unknown_ns / 1e9);
+	print_advice(loader, out);
+	fputc('\n', out);
+	if (loader->no_loader_ns && loader->number + 1 == loader->of_cnt) {
+		text__paragraph(out, "%.3f s of waits in pid %u were for batches whose loader is not known",
+				loader->no_loader_ns / 1e9, REC_PID(loader->pid));
+		fputc('\n', out);
+	}
+	return err;
+}
+
+/* Prints nothing where there are no workers. 0 or -ENOMEM. */
+static int report_workers__text(struct job *job, FILE *out)
+{
+	struct steps *steps = steps__new(job);
+	struct workers *workers = steps ? workers__new(job, steps) : NULL;
+	size_t cnt = 0;
+	const struct loader *loaders = workers ? workers__loaders(workers, &cnt) : NULL;
+	int err = workers ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < cnt && !err; i++)
+		err = print_loader(job, &loaders[i], out);
+	workers__free(workers);
+	steps__free(steps);
+	return err;
+}
+
+/* ---- JSON ---- */
+
+static int compare_longest_wait(const void *a, const void *b)
+{
+	const struct loader_wait *const *x = a, *const *y = b;
+
+	return ((*x)->ns < (*y)->ns) - ((*x)->ns > (*y)->ns);
+}
+
+SHAPE(loader_wait_shape, "loader_wait", "step:I? start_s:f wait_s:f worker:I? broken:b late:b");
+
+/* Longest first. NULL: no memory. */
+static json_t *json_loader_waits(struct job *job, const struct loader *loader)
+{
+	const struct loader_wait **sorted = calloc(loader->wait_cnt + 1, sizeof(*sorted));
+	json_t *list = sorted ? json_array() : NULL;
+
+	for (size_t i = 0; list && i < loader->wait_cnt; i++)
+		sorted[i] = &loader->waits[i];
+	if (list)
+		qsort(sorted, loader->wait_cnt, sizeof(*sorted), compare_longest_wait);
+	for (size_t i = 0; list && i < loader->wait_cnt && i < WAITS_JSON; i++) {
+		const struct loader_wait *wait = sorted[i];
+		json_array_append_new(
+			list,
+			SHAPE_PACK(loader_wait_shape,
+				   wait->step < 0 ? json_null() : json_integer(loader->track->steps[wait->step].index),
+				   json_real(since_start_s(job, wait->start_ns)), json_real(wait->ns / 1e9),
+				   wait->worker == WORKER_NONE ? json_null() : json_integer(wait->worker),
+				   json_boolean(wait->broken), json_boolean(wait->late)));
+	}
+	free(sorted);
+	return list;
+}
+
+SHAPE(loader_place_shape, "loader_place", "action:s? file:s? line:I name:s? validation:b");
+
+static json_t *json_place(struct job *job, const struct loader_place *place)
+{
+	struct code code = stacks__code(job__stacks(job), place->code);
+
+	if (!place->key)
+		return json_null();
+	return SHAPE_PACK(loader_place_shape,
+			  common__json_text(place->action ? job__name_or_lost(job, place->action) : NULL),
+			  common__json_text(job__name(job, code.file)), json_integer(place->line),
+			  common__json_text(job__name(job, code.name)), json_boolean(place->validation));
+}
+
+SHAPE(ahead_shape, "loader_ahead", "steps:I none_idle:I idle_mean:f");
+
+SHAPE(loader_shape, "loader",
+      "pid:I batches:I? waited:I wait_s:f unknown_wait_s:f slow:I? produce_s:f consume_s:f batch_s:f at_once:I "
+      "advice:s needed:I? workers:[worker] waits:[loader_wait] ahead:loader_ahead? late:I handover_s:f "
+      "no_loader_wait_s:f observed_s:f loader:I loaders:I place:loader_place? advised:I? reach_s:f?");
+
+static json_t *json_loader(struct job *job, const struct loader *loader)
+{
+	static const char *const advice[] = {"unknown", "keeps_up", "one_slow", "cpu_full",
+					     "more",    "restarts", "uneven"};
+	json_t *workers = json_array(), *ahead = json_null();
+	struct table table = {.list = workers};
+	int failed = 0;
+
+	if (loader->ahead.step_cnt)
+		ahead = SHAPE_PACK(ahead_shape, json_integer(loader->ahead.step_cnt),
+				   json_integer(loader->ahead.none_cnt),
+				   json_real((double)loader->ahead.idle_cnt / loader->ahead.step_cnt));
+	for (size_t i = 0; i < loader->worker_cnt; i++)
+		failed |= add_worker(job, loader, &loader->workers[i], &table);
+	workers = common__json_unless_failed(workers, failed);
+	return SHAPE_PACK(
+		loader_shape, json_integer(loader->pid), loader->batches ? json_integer(loader->batches) : json_null(),
+		json_integer(loader->late_cnt), json_real(loader->wait_ns / 1e9), json_real(loader->unknown_ns / 1e9),
+		loader->slow == WORKER_NONE ? json_null() : json_integer(loader->slow),
+		json_real(loader->produce_ns / 1e9), json_real(loader->consume_ns / 1e9),
+		json_real(loader->batch_ns / 1e9), json_integer(loader->at_once), json_string(advice[loader->advice]),
+		loader->needed ? json_integer(loader->needed) : json_null(), workers, json_loader_waits(job, loader),
+		ahead, json_integer(loader->late_cnt), json_real(loader->handover_ns / 1e9),
+		json_real(loader->no_loader_ns / 1e9), json_real(loader->observed_ns / 1e9),
+		json_integer(loader->number), json_integer(loader->of_cnt), json_place(job, &loader->place),
+		loader->advised ? json_integer(loader->advised) : json_null(),
+		loader->advised ? json_real(loader->reach_ns / 1e9) : json_null());
+}
+
+/* Returns an array with an object for each process that has workers. NULL: no memory. */
+static json_t *report_workers__json(struct job *job)
+{
+	struct steps *steps = steps__new(job);
+	struct workers *workers = steps ? workers__new(job, steps) : NULL;
+	json_t *list = workers ? json_array() : NULL;
+	size_t cnt = 0;
+	const struct loader *loaders = workers ? workers__loaders(workers, &cnt) : NULL;
+
+	for (size_t i = 0; i < cnt; i++)
+		common__json_append(&list, json_loader(job, &loaders[i]));
+	workers__free(workers);
+	steps__free(steps);
+	return list;
+}
+
+/* ---- system calls and files ---- */
 
 #define DEFAULT_LIMIT 20
 

@@ -10,7 +10,7 @@
 struct io_scope {
 	uint32_t pid;
 	enum target_role role;
-	bool kinds; /* merge files of a kind (file_kind.h) into one row */
+	bool kinds; /* merge files of a kind into one row */
 };
 
 struct io_file_row {
@@ -41,11 +41,20 @@ int io_rows__pids(const struct job *job, uint32_t **out, size_t *cnt);
 /* Returns "read", "syscall 999" or "unknown"; buffer has IO_NAME_MAX bytes. */
 #define IO_NAME_MAX 24
 const char *io_rows__call_name(uint32_t number, char *buffer);
-/* Returns the path of a file with what its flags add, malloc'ed. NULL: no memory. */
-char *io_rows__path(struct job *job, const struct io_file *file);
 /* The same for a row: where the row has several files, their kind and how many there are. */
 char *io_rows__row_path(struct job *job, const struct io_file_row *row);
 /* The same for the name of any file. */
 char *io_rows__path_of_name(struct job *job, uint64_t name);
+
+/*
+ * Groups files whose paths differ only in a generated part, such as those that hold a worker's
+ * tensors, into kinds.
+ */
+
+/*
+ * Sets *kind to the path with stars for the generated parts ("/dev/shm/torch_*"), malloc'ed; NULL:
+ * no part of the path is generated. 0 or -ENOMEM.
+ */
+int file_kind__of(const char *path, char **kind);
 
 #endif

@@ -6,7 +6,7 @@
 #ifndef STEPFLAME_USER_REPORT_OPS_ROWS_H
 #define STEPFLAME_USER_REPORT_OPS_ROWS_H
 
-#include "user/analysis/gpu_ops.h"
+#include "user/analysis/gpu/gpu_ops.h"
 #include "user/model/processes.h"
 #include "user/report/report.h"
 

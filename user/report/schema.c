@@ -6,7 +6,7 @@
 
 #include "user/model/job.h"
 #include "user/report/common.h"
-#include "user/report/shape.h"
+#include "user/report/print/shape.h"
 
 #define DRAFT "https://json-schema.org/draft/2020-12/schema"
 

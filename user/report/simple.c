@@ -18,10 +18,10 @@
 #include "user/lib/utf8.h"
 #include "user/model/labels.h"
 #include "user/report/common.h"
+#include "user/report/print/shape.h"
+#include "user/report/print/table.h"
+#include "user/report/print/text.h"
 #include "user/report/rows.h"
-#include "user/report/shape.h"
-#include "user/report/table.h"
-#include "user/report/text.h"
 
 /* Rows of the text, unless --limit or --all say otherwise; JSON and CSV have all. */
 #define DEFAULT_LIMIT 15

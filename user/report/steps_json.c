@@ -10,9 +10,9 @@
 #include "user/lib/json.h"
 #include "user/recording/dropped_steps.h"
 #include "user/report/common.h"
-#include "user/report/csv.h"
 #include "user/report/io_rows.h"
-#include "user/report/shape.h"
+#include "user/report/print/csv.h"
+#include "user/report/print/shape.h"
 #include "user/report/steps_report.h"
 
 #define FLAGS JSON_REAL_PRECISION(15)

@@ -3,14 +3,14 @@
 #ifndef STEPFLAME_USER_REPORT_STEPS_REPORT_H
 #define STEPFLAME_USER_REPORT_STEPS_REPORT_H
 
-#include "user/analysis/gpu_readings.h"
-#include "user/analysis/machine.h"
-#include "user/analysis/outside.h"
-#include "user/analysis/ranks.h"
-#include "user/analysis/resources.h"
-#include "user/analysis/verdict.h"
+#include "user/analysis/cause/outside.h"
+#include "user/analysis/compare/ranks.h"
+#include "user/analysis/gpu/gpu_readings.h"
+#include "user/analysis/resources/machine.h"
+#include "user/analysis/resources/resources.h"
+#include "user/analysis/verdict/verdict.h"
+#include "user/report/print/table.h"
 #include "user/report/report.h"
-#include "user/report/table.h"
 
 /* What is known of all tracks. */
 struct steps_view {
@@ -56,21 +56,10 @@ const struct step_track *steps_view__shown(const struct steps_view *view);
  */
 bool step_sum__cpu_share(const struct step_sum *sum, enum cpu_class class, double *share, double *error);
 
-/* In steps_tables.c: add the rows of a table. 0 or -ENOMEM. */
-/* A row for each phase with time in sum; in text also one for all phases. */
+/* Adds a row for each phase with time in sum; in text also one for all phases. 0 or -ENOMEM. */
 int steps_tables__phases(const struct steps_of *of, const struct step_sum *sum, struct table *table);
-/* One row for all groups, except the first, with less than this share of the time. */
+/* Adds a row for each group of slow steps; one for all groups, except the first, with less than this share of the time. 0 or -ENOMEM. */
 int steps_tables__groups(struct job *job, const struct blame *blame, double listed_share, struct table *table);
-int steps_tables__slow(struct job *job, const struct steps_of *of, size_t limit, struct table *table);
-int steps_tables__ranks(const struct steps_view *view, struct table *table);
-
-/* In steps_outside.c: print their lines where they have something to say. 0 or -ENOMEM. */
-int steps_report__print_compile(struct job *job, const struct steps_of *of, FILE *out);
-int steps_report__print_outside(struct job *job, const struct steps_of *of, FILE *out);
-/* What is known of the steps that record --max-size has dropped. */
-void steps_report__print_dropped(struct job *job, const struct step_track *track, FILE *out);
-/* Says why there are no steps, and what the processes did instead. */
-int steps_report__explain_empty(struct job *job, FILE *out);
 
 /* In steps_resources.c: the table of the processes, nothing without samples. 0 or -ENOMEM. */
 int steps_resources__print(const struct steps_view *view, FILE *out);

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/copied_pages.h"
+#include "user/analysis/resources/resources.h"
 #include "user/model/labels.h"
 #include "user/report/common.h"
 #include "user/report/gpu_rows.h"
-#include "user/report/shape.h"
+#include "user/report/print/shape.h"
+#include "user/report/print/text.h"
 #include "user/report/steps_report.h"
-#include "user/report/text.h"
 
 #define DEFAULT_LIMIT 10
 /* On narrower terminals the columns that matter least are in JSON and CSV only. */
@@ -187,10 +187,16 @@ static int say_copied(const struct steps_view *view, const struct resource_use *
 	if (err || !copied.per_s)
 		return err;
 	say_rate(copied.per_s, rate_text, sizeof(rate_text));
-	snprintf(text, STEPS_TROUBLE_BYTES,
-		 "the machine's free memory shrinks by %s, though no process grows: workers copy pages that they share "
-		 "with their process (copy on write), %.0f faults a second",
-		 rate_text, copied.faults_s);
+	if (copied.counted)
+		snprintf(text, STEPS_TROUBLE_BYTES,
+			 "%s copy pages that they share with their process (copy on write): %s of memory, which "
+			 "their resident memory does not show",
+			 copied.workers ? "workers" : "child processes", rate_text);
+	else
+		snprintf(text, STEPS_TROUBLE_BYTES,
+			 "the machine's free memory shrinks by %s, though no process grows: workers copy pages that they share "
+			 "with their process (copy on write), %.0f faults a second",
+			 rate_text, copied.faults_s);
 	return 0;
 }
 

@@ -8,17 +8,23 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/endings.h"
+#include "include/resource_records.h"
+#include "user/analysis/verdict/endings.h"
 #include "user/lib/columns.h"
 #include "user/model/boundaries.h"
+#include "user/model/labels.h"
+#include "user/model/rests.h"
 #include "user/model/seen.h"
 #include "user/report/common.h"
-#include "user/report/lines.h"
+#include "user/report/ops_rows.h"
+#include "user/report/print/lines.h"
+#include "user/report/print/text.h"
 #include "user/report/rows.h"
-#include "user/report/text.h"
 
 #define SCREEN_LINES   24
 #define ENDINGS_SHOWN  3
@@ -74,6 +80,378 @@ double summary__steps_per_s(const struct summary *summary)
 	const struct step_track *track = summary->track;
 
 	return track && track->total_ns ? track->step_cnt / (track->total_ns / 1e9) : 0;
+}
+
+/* ---- the longest actions or operators, added up over the main processes ---- */
+
+#define SHOWN_SHARE 0.001 /* of the time: rows with less are left out */
+#define OWN_SHARE   0.2   /* of a row's time: one with less merely contains others */
+#define WIDE        56    /* columns from which on calls and means have room */
+
+static void add_row(struct summary_rows *rows, const char *name, const char *kind, uint64_t calls, uint64_t ns)
+{
+	if (calls && ns >= SHOWN_SHARE * rows->window_ns)
+		rows->items[rows->cnt++] = (struct summary_row){name, kind, calls, ns};
+}
+
+static int collect_ops(struct job *job, size_t limit, struct summary_rows *out)
+{
+	const struct report_options options = {.sort = "self_cpu_time_total", .limit = -1};
+	struct ops_rows ops;
+	int err = ops_rows__collect(job, &options, PROCESSES_ALL_MAIN, false, &ops);
+	double all_ns = 0;
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < ops.cnt; i++)
+		all_ns += ops.items[i].val.self_ns;
+	out->window_ns = all_ns;
+	for (size_t i = 0; i < ops.cnt && out->cnt < limit; i++)
+		if (ops.items[i].kind != SPAN_NONE)
+			add_row(out, ops.items[i].name, "op", ops.items[i].val.calls, ops.items[i].val.self_ns);
+	out->of_ops = out->cnt;
+	ops_rows__release(&ops);
+	return 0;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	const struct summary_row *x = a, *y = b;
+
+	return (x->ns < y->ns) - (x->ns > y->ns);
+}
+
+/* What the steps know to be data or other is no forward, although the kernel counted it as such. */
+static void add_forward(const struct steps_view *view, const struct row *row, struct summary_rows *out)
+{
+	uint64_t ns = row->val.self_ns, moved_ns = 0, data_ns = 0;
+
+	for (size_t i = 0; i < view->track_cnt; i++) {
+		for (int phase = 0; phase < PHASE__COUNT; phase++)
+			moved_ns += view->tracks[i].moved_ns[phase];
+		data_ns += view->tracks[i].moved_ns[PHASE_DATA];
+	}
+	add_row(out, row->name, labels__kind(row->kind), row->val.calls, ns > moved_ns ? ns - moved_ns : 0);
+	add_row(out, "data, in front of the model", "data", row->val.calls, data_ns);
+}
+
+static int collect_actions(struct job *job, const struct steps_view *view, size_t limit, struct summary_rows *out)
+{
+	const struct report_options options = {.all = true};
+	struct rows rows;
+	int err = rows__collect(job, &options, PROCESSES_ALL_MAIN, "self", &rows);
+
+	if (err)
+		return err;
+	out->window_ns = 1e9 * rows__window_s(job) * (rows.processes ?: 1);
+	for (size_t i = 0; i < rows.cnt && out->cnt <= limit; i++) {
+		const struct row *row = &rows.items[i];
+
+		if (row->kind == SPAN_FORWARD)
+			add_forward(view, row, out);
+		else if (row->val.self_ns >= OWN_SHARE * row->val.total_ns)
+			add_row(out, row->name, labels__kind(row->kind), row->val.calls, row->val.self_ns);
+	}
+	rows__release(&rows);
+	qsort(out->items, out->cnt, sizeof(*out->items), compare_rows);
+	out->cnt = out->cnt < limit ? out->cnt : limit;
+	return 0;
+}
+
+int summary_rows__collect(struct job *job, const struct steps_view *view, size_t limit, struct summary_rows *out)
+{
+	int err;
+
+	*out = (struct summary_rows){.items = calloc(limit + 2, sizeof(*out->items))};
+	if (!out->items)
+		return -ENOMEM;
+	err = collect_ops(job, limit, out);
+	if (!err && !out->cnt)
+		err = collect_actions(job, view, limit, out);
+	if (err)
+		summary_rows__release(out);
+	return err;
+}
+
+void summary_rows__release(struct summary_rows *rows)
+{
+	free(rows->items);
+	*rows = (struct summary_rows){0};
+}
+
+int summary_rows__print(const struct summary_rows *rows, size_t columns, struct table *table)
+{
+	bool wide = columns >= WIDE;
+	int err = 0;
+
+	for (size_t i = 0; i < rows->cnt && !err; i++) {
+		const struct summary_row *row = &rows->items[i];
+		double share = rows->window_ns ? 100 * row->ns / rows->window_ns : 0;
+		const struct cell cells[] = {
+			cell__json("name:s", json_string(row->name)),
+			cell__json("kind:s", json_string(row->kind)),
+			cell__if(wide || !table->out,
+				 cell__new("count:I", 3, "calls", 8, 0, common__json_integer(row->calls))),
+			cell__new("self_s:f", 1, "own s", 8, -4, json_integer(row->ns)),
+			cell__new(NULL, 2, "share", 7, 0,
+				  rows->window_ns ? json_sprintf("%.1f %%", share) : json_string("-")),
+			cell__json("percent:f?", common__json_real(rows->window_ns, share)),
+			cell__if(wide || !table->out,
+				 cell__new("self_mean_s:f", 4, "each ms", 9, -4, json_integer(row->ns / row->calls))),
+			cell__new(NULL, 5, rows->of_ops ? "operator" : "action", 0, 0, json_string(row->name)),
+		};
+
+		err = TABLE_ADD(table, cells);
+	}
+	return err;
+}
+
+/* ---- a job that rested, for --budget or since it was paused: its windows, its rests, and what it costs ---- */
+
+/* NULL: it was not measured. */
+static const struct rec_overhead *measured_of(const struct summary *summary, const struct seen *seen)
+{
+	const struct rec_overhead *overhead = rests__overhead(job__rests(summary->job), seen->pid);
+
+	return overhead && overhead->pairs && seen->whole_ns ? overhead : NULL;
+}
+
+/* In summary_budget.c. Adds in how many parts of its time a job that rested was recorded, and what its rests say. */
+static void summary__say_budget(const struct summary *summary, const struct seen *seen, struct lines *lines)
+{
+	const struct line_text how = {seen->budget_micros ? "Budget" : "Paused", LINE_PLAIN, 2, 1, 0};
+	const struct line_text more = {"", LINE_PLAIN, 2, 1, 0};
+	const struct rec_overhead *overhead = measured_of(summary, seen);
+	char budget[32] = "", whole[32], median[32], longest[32];
+	struct rest_steps steps;
+
+	if (seen->budget_micros)
+		snprintf(budget, sizeof(budget), "%g %% of the time: ", seen->budget_micros / 1e4);
+	lines__add(lines, &how, "%srecorded in %" PRIu32 " part%s of %s; all below is of %s", budget, seen->parts,
+		   seen->parts == 1 ? "" : "s", summary_words__duration(seen->whole_ns, whole),
+		   seen->parts == 1 ? "it" : "these");
+	if (!job__rest_steps(summary->job, seen->pid, &steps) && steps.cnt)
+		lines__add(lines, &more, "steps between them: %" PRIu64 ", median %s, longest %s", steps.cnt,
+			   summary_words__duration(steps.median_ns, median),
+			   summary_words__duration(steps.longest_ns, longest));
+	if (overhead)
+		lines__add(lines, &more,
+			   "recorded steps take %.2g %% longer than these (+-%.2g); their hits say %.2g %%",
+			   overhead->measured_micros / 1e4, overhead->error_micros / 1e4,
+			   overhead->accounted_micros / 1e4);
+}
+
+/* What the rests say of the cost: "job 0.4 % slower (measured, +-0.1)". false: nothing. */
+static bool summary__measured(const struct summary *summary, char *out, size_t room)
+{
+	const struct seen seen = job__seen(summary->job);
+	const struct rec_overhead *overhead = measured_of(summary, &seen);
+	double part;
+
+	if (!overhead)
+		return false;
+	part = (double)seen.ns / seen.whole_ns;
+	snprintf(out, room, "job %.2g %% slower (measured, +-%.2g)",
+		 (overhead->measured_micros * part + overhead->rest_micros * (1 - part)) / 1e4,
+		 overhead->error_micros * part / 1e4);
+	return true;
+}
+
+/* ---- which rank has held the others up for some time, when the whole recording is too long to show it ---- */
+
+/* The steps that begin then or later. */
+static struct step_track since(const struct step_track *track, uint64_t from_ns)
+{
+	struct step_track part = *track;
+
+	while (part.step_cnt && part.steps->start_ns < from_ns) {
+		part.steps++;
+		part.step_cnt--;
+	}
+	part.slow = NULL;
+	part.slow_cnt = 0;
+	return part;
+}
+
+/* As text; malloc'ed. NULL: no memory. */
+static char *text_of(struct job *job, const struct straggler *straggler)
+{
+	char *place, *text = NULL;
+
+	if (straggler->index < 0)
+		return strdup("");
+	place = straggler->place.outer.code ? place__text(job, &straggler->place) : NULL;
+	if (asprintf(&text, "%s: %s%s%s", straggler->name, straggler->why, place ? ", at " : "", place ?: "") < 0)
+		text = NULL;
+	free(place);
+	return text;
+}
+
+char *summary__straggler_since(const struct summary *summary, uint64_t from_ns)
+{
+	const struct steps_view *view = &summary->view;
+	struct step_track *tracks = calloc(view->track_cnt + 1, sizeof(*tracks));
+	struct straggler straggler = {.index = -1};
+	struct rank *ranks = NULL;
+	char *text = NULL;
+
+	for (size_t i = 0; tracks && i < view->track_cnt; i++)
+		tracks[i] = since(&view->tracks[i], from_ns);
+	if (tracks)
+		ranks = ranks__new(summary->job, tracks, view->track_cnt);
+	if (ranks && !ranks__straggler(summary->job, view->steps, ranks, view->track_cnt, &straggler))
+		text = text_of(summary->job, &straggler);
+	straggler__release(&straggler);
+	free(ranks);
+	free(tracks);
+	return text;
+}
+
+/* ---- steps that have become longer for good ---- */
+
+const struct blame_group *summary__slowdown_group(const struct summary *summary)
+{
+	const struct blame *blame = &summary->slowdown.blame;
+	uint64_t over_ns = 0;
+
+	for (size_t i = 0; i < blame->group_cnt; i++)
+		over_ns += blame->groups[i].over_ns;
+	return blame->group_cnt && blame->groups[0].cause != CAUSE_UNKNOWN && 2 * blame->groups[0].over_ns >= over_ns
+		       ? blame->groups
+		       : NULL;
+}
+
+char *summary__slowdown_why(const struct summary *summary)
+{
+	const struct blame_group *group = summary__slowdown_group(summary);
+	char *how, *place, *text = NULL;
+
+	if (!group)
+		return strdup("");
+	how = summary_words__how(&summary->of, group);
+	if (!how || summary_words__place(summary->job, group, &place)) {
+		free(how);
+		return NULL;
+	}
+	if (asprintf(&text, "%s%s%s", how, place ? ", at " : "", place ?: "") < 0)
+		text = NULL;
+	free(how);
+	free(place);
+	return text;
+}
+
+/* In summary_slowdown.c. Adds since when steps are longer, by how much, and why, if they are. 0 or -ENOMEM. */
+static int summary__say_slowdown(const struct summary *summary, struct lines *lines)
+{
+	const struct slowdown *slowdown = &summary->slowdown;
+	const struct step *first, *last;
+	char ago[32], before[32], after[32], *why;
+
+	if (!slowdown->at)
+		return 0;
+	why = summary__slowdown_why(summary);
+	if (!why)
+		return -ENOMEM;
+	first = &summary->track->steps[slowdown->at];
+	last = &summary->track->steps[summary->track->step_cnt - 1];
+	lines__add(lines, &(struct line_text){"Slower", LINE_HOT, 3, 0, 0},
+		   "since step %" PRIu64 ", %s before the end: %s, %.0f %% longer than before (%s)%s%s", first->index,
+		   summary_words__duration(last->end_ns - first->start_ns, ago),
+		   summary_words__duration(slowdown->after_ns, after),
+		   100. * slowdown->after_ns / slowdown->before_ns - 100,
+		   summary_words__duration(slowdown->before_ns, before), *why ? ": " : "", why);
+	free(why);
+	return 0;
+}
+
+/* ---- DataLoaders with workers ---- */
+
+#define LOADERS_SHOWN 2
+
+/* Of several processes: the one that waits longest for its loaders. 0: there is one. */
+static uint32_t longest_waiting(const struct summary *summary)
+{
+	uint64_t ns = 0, most_ns = 0;
+	uint32_t pid = 0, most = 0;
+	bool several = false;
+
+	for (size_t i = 0; i < summary->loader_cnt; i++) {
+		const struct loader *loader = &summary->loaders[i];
+
+		if (!loader->worker_cnt)
+			continue;
+		several |= pid && pid != loader->pid;
+		ns = (pid == loader->pid ? ns : 0) + loader->wait_ns;
+		pid = loader->pid;
+		if (!most || ns > most_ns) {
+			most_ns = ns;
+			most = pid;
+		}
+	}
+	return several ? most : 0;
+}
+
+static void say_loader(const struct summary *summary, const struct loader *loader, bool one_of_many,
+		       struct lines *lines)
+{
+	const struct rec_target target = common__target(summary->job, loader->pid);
+	const char *which = "";
+	char advice[96] = "", waited[32], who[64] = "";
+	uint64_t seen_ns = 0, idle_ns = 0;
+
+	for (size_t i = 0; i < loader->worker_cnt; i++) {
+		seen_ns += loader->workers[i].seen_ns;
+		idle_ns += loader->workers[i].idle_ns;
+	}
+	if (one_of_many && target.rank >= 0)
+		snprintf(who, sizeof(who), "rank %d waits longest: ", target.rank);
+	else if (one_of_many)
+		snprintf(who, sizeof(who), "process %u waits longest: ", REC_PID(loader->pid));
+	if (loader->of_cnt > 1)
+		which = loader->place.validation ? "validation: " : "training: ";
+	if (loader->advice == LOADER_KEEPS_UP)
+		snprintf(advice, sizeof(advice), "; more would not help");
+	else if (loader->advice == LOADER_MORE)
+		snprintf(advice, sizeof(advice), "; with %u a batch would take %.3g ms", loader->advised,
+			 loader->reach_ns / 1e6);
+	else if (loader->advice == LOADER_CPU_FULL)
+		snprintf(advice, sizeof(advice), "; more would find no free CPU");
+	else if (loader->advice == LOADER_RESTARTS)
+		snprintf(advice, sizeof(advice), "; they start anew for each epoch: %.3g s", loader->restarts_ns / 1e9);
+	else if (loader->advice == LOADER_ONE_SLOW)
+		snprintf(advice, sizeof(advice), "; worker %u is slower than the others", loader->slow);
+	lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 2, 1, 0},
+		   "%s%s%u DataLoader worker%s, busy %.0f %% of the time; waits for batches: %s (%.1f %%)%s", who,
+		   which, loader->at_once, summary_words__plural(loader->at_once),
+		   seen_ns ? 100.0 * (seen_ns - fmin(seen_ns, idle_ns)) / seen_ns : 0,
+		   summary_words__duration(loader->wait_ns, waited),
+		   loader->observed_ns ? 100.0 * loader->wait_ns / loader->observed_ns : 0, advice);
+}
+
+/* Adds what is said of DataLoaders that have workers, if there are some. */
+static void summary__say_workers(const struct summary *summary, struct lines *lines)
+{
+	size_t cnt, workers = 0, shown = 0;
+	const struct rec_target *targets;
+	uint32_t only = longest_waiting(summary);
+
+	for (size_t i = 0; i < summary->loader_cnt; i++) {
+		const struct loader *loader = &summary->loaders[i];
+
+		if (loader->worker_cnt && (!only || loader->pid == only) && shown++ < LOADERS_SHOWN)
+			say_loader(summary, loader, only, lines);
+	}
+	if (shown > LOADERS_SHOWN)
+		lines__add(lines, &(struct line_text){"", LINE_PLAIN, 1, 6, 0}, "and %zu more DataLoaders",
+			   shown - LOADERS_SHOWN);
+	if (shown)
+		return;
+	targets = job__targets(summary->job, &cnt);
+	for (size_t i = 0; i < cnt; i++)
+		workers += targets[i].role == ROLE_WORKER;
+	if (workers)
+		lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 1, 1, 0}, "%zu DataLoader worker%s",
+			   workers, summary_words__plural(workers));
 }
 
 /* ---- what ended otherwise than well ---- */

@@ -3,8 +3,8 @@
 #ifndef STEPFLAME_USER_REPORT_SUMMARY_H
 #define STEPFLAME_USER_REPORT_SUMMARY_H
 
-#include "user/analysis/slowdown.h"
-#include "user/analysis/workers.h"
+#include "user/analysis/cause/slowdown.h"
+#include "user/analysis/loader/workers.h"
 #include "user/report/steps_report.h"
 
 struct summary {
@@ -52,7 +52,6 @@ int summary_rows__print(const struct summary_rows *rows, size_t columns, struct 
 #define SUMMARY_ROWS 5
 
 /* In summary_words.c. They return static texts, or out. */
-const char *summary_words__class(enum verdict_class class);
 const char *summary_words__cause(unsigned int cause);         /* of struct blame_group: what takes a slow step longer */
 const char *summary_words__plural(uint64_t cnt);              /* "s", or "" for 1 */
 const char *summary_words__duration(double ns, char out[32]); /* "12.3 ms", "4.1 s" */
@@ -68,30 +67,16 @@ char *summary_words__how(const struct steps_of *of, const struct blame_group *gr
 /* *place: "train.py:67 load", malloc'ed; NULL: not known. 0 or -ENOMEM. */
 int summary_words__place(struct job *job, const struct blame_group *group, char **place);
 
-struct lines;
-
-/* In summary_slowdown.c. Adds since when steps are longer, by how much, and why, if they are. 0 or -ENOMEM. */
-int summary__say_slowdown(const struct summary *summary, struct lines *lines);
 /* What makes most of the longer steps longer; NULL: there is no single cause. */
 const struct blame_group *summary__slowdown_group(const struct summary *summary);
 /* That as text: "sleeping in data, at train.py:67 load", or ""; malloc'ed; NULL: no memory. */
 char *summary__slowdown_why(const struct summary *summary);
 
 /*
- * In summary_straggler.c. Which rank has held the others up since then, and by what: "rank 1: it is in collectives for ..., at
+ * Which rank has held the others up since then, and by what: "rank 1: it is in collectives for ..., at
  * train.py:67 load", or "" if none has; malloc'ed; NULL: no memory.
  */
 char *summary__straggler_since(const struct summary *summary, uint64_t from_ns);
-
-/* In summary_workers.c. Adds what is said of DataLoaders that have workers, if there are some. */
-void summary__say_workers(const struct summary *summary, struct lines *lines);
-
-struct seen;
-
-/* In summary_budget.c. Adds in how many parts of its time a job that rested was recorded, and what its rests say. */
-void summary__say_budget(const struct summary *summary, const struct seen *seen, struct lines *lines);
-/* What the rests say of the cost: "job 0.4 % slower (measured, +-0.1)". false: nothing. */
-bool summary__measured(const struct summary *summary, char *out, size_t room);
 
 /* In summary_json.c. */
 int summary__json(struct job *job, const struct report_options *options, FILE *out);

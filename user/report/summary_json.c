@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "user/analysis/endings.h"
+#include "user/analysis/verdict/endings.h"
 #include "user/model/labels.h"
 #include "user/report/common.h"
-#include "user/report/shape.h"
+#include "user/report/print/shape.h"
 #include "user/report/summary.h"
 
 SHAPE(summary_steps_shape, "summary_steps", "pid:I count:I median_s:f p99_s:f per_second:f");

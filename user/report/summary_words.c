@@ -9,7 +9,8 @@
 
 #define CAUSE_BYTES 128
 
-const char *summary_words__class(enum verdict_class class)
+/* In summary_words.c. They return static texts, or out. */
+static const char *summary_words__class(enum verdict_class class)
 {
 	static const char *const words[] = {
 		[VERDICT_UNCLEAR] = "nothing that stands out",

@@ -3,7 +3,7 @@
 #ifndef STEPFLAME_USER_REPORT_TRIGGER_TEXT_H
 #define STEPFLAME_USER_REPORT_TRIGGER_TEXT_H
 
-#include "user/analysis/trigger.h"
+#include "user/analysis/live/trigger.h"
 
 #define TRIGGER_TEXT 256 /* bytes */
 

@@ -23,7 +23,7 @@
 
 /*
  * The interval between snapshots of the rows starts short, so that a short recording holds several
- * snapshots: the differences between them show how much figures vary (user/analysis/diff.c). It
+ * snapshots: the differences between them show how much figures vary (user/analysis/compare/diff.c). It
  * grows with the recording, so that a day of recording stays small, but a recorder that is killed
  * loses no more than a quarter of an hour.
  */

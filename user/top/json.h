@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "user/report/csv.h"
+#include "user/report/print/csv.h"
 #include "user/top/top.h"
 
 /*

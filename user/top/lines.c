@@ -10,7 +10,7 @@
 
 #include "user/lib/columns.h"
 #include "user/lib/utf8.h"
-#include "user/report/text.h"
+#include "user/report/print/text.h"
 
 #define COLUMN_MIN 7
 #define NAME_MIN   12

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "user/analysis/trigger.h"
+#include "user/analysis/live/trigger.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/report/report.h"

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "include/resource_records.h"
-#include "user/analysis/steps.h"
+#include "user/analysis/steps/steps.h"
 #include "user/lib/clock.h"
 #include "user/lib/output.h"
 

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "include/records.h"
-#include "user/analysis/trigger.h"
+#include "user/analysis/live/trigger.h"
 #include "user/lib/array.h"
 #include "user/model/step_times.h"
 #include "user/session/session.h"

@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <stdint.h>
 
-#include "user/analysis/trigger.h"
+#include "user/analysis/live/trigger.h"
 #include "user/session/session.h"
 #include "user/watch/listener.h"
 #include "user/watch/push.h"

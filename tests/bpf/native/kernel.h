@@ -197,7 +197,7 @@ struct task_struct {
 	unsigned int flags;
 	unsigned int on_cpu;
 	struct {
-		u64 sum_exec_runtime;
+		u64 sum_exec_runtime, prev_sum_exec_runtime;
 	} se;
 	unsigned int __state;
 	unsigned long jobctl;

@@ -237,6 +237,68 @@ def shares_array(trainer):
     by_workers(trainer, Flat(numpy.arange(40000000)))
 
 
+def walk_objects(records):
+    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG
+    total = 0
+    for number in range(len(records)):
+        total += len(records[7919 * number % len(records)].name)
+        if number % 400 == 0:
+            time.sleep(0.02)
+    time.sleep(1e6)
+
+
+class Record:
+    __slots__ = ("name",)
+
+    def __init__(self, number):
+        self.name = "record %d" % number
+
+
+def walks_objects(trainer):
+    """A process that it has forked, no worker of a DataLoader, looks at one object after another of a large list."""
+    gc.disable()
+    records = [Record(number) for number in range(4000000)]
+    multiprocessing.get_context("fork").Process(target=walk_objects, args=(records,), daemon=True).start()
+    batch = torch.randn(8 * ROWS, WIDTH)
+    while True:
+        trainer.update(batch)
+
+
+def keep_snapshot():
+    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG
+    time.sleep(1e6)
+
+
+def writes_beside_snapshot(trainer):
+    """A forked process keeps a snapshot, of which the training process writes another part in each step, and so gets its own."""
+    gc.disable()
+    table = torch.ones(400 * MIB // 4096, 1024)
+    batch, number = torch.randn(8 * ROWS, WIDTH), 0
+    multiprocessing.get_context("fork").Process(target=keep_snapshot, daemon=True).start()
+    while True:
+        trainer.update(batch)
+        for row in range(8 * number, 8 * number + 8):
+            table[7919 * row % len(table), 0] += 1
+        number += 1
+
+
+def churn_memory():
+    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG
+    while True:
+        with mmap.mmap(-1, 4 * MIB) as scratch:
+            scratch.write(bytes(4 * MIB))
+        time.sleep(0.02)
+
+
+def churns_memory(trainer):
+    """A forked process takes memory and gives it back, with as many page faults, and copies none of the pages that it shares."""
+    table = torch.ones(400 * MIB // 4)
+    multiprocessing.get_context("fork").Process(target=churn_memory, daemon=True).start()
+    batch = torch.randn(8 * ROWS, WIDTH)
+    while table.numel():
+        trainer.update(batch)
+
+
 class Slow(Dataset):
     def __len__(self):
         return 1 << 24

@@ -129,8 +129,12 @@ static const char *mounts_of(struct awaited *own, pid_t pid)
 	own->mounts_pid = pid;
 	own->mounts_ns = now;
 	snprintf(path, sizeof(path), "/proc/%d/mountinfo", pid);
-	if (proc__slurp_path(path, MOUNTS_MAX, &own->mounts, &size))
+	if (proc__slurp_path(path, MOUNTS_MAX, &own->mounts, &size)) {
 		own->mounts = NULL;
+	} else if (size == MOUNTS_MAX) { /* the mount that counts may be one that was cut off */
+		free(own->mounts);
+		own->mounts = NULL;
+	}
 	return own->mounts;
 }
 

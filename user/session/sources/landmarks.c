@@ -233,6 +233,7 @@ enum landmark_set {
 #define LOOK_NS     200000000ULL
 #define LOOK_MAX_NS 2000000000ULL
 #define LOOK_SHARE  32
+#define FAILED_MAX  5              /* looks in a row that say nothing: then it may have imported Lightning */
 #define SETTLED_NS  5000000000ULL  /* without a new module: it imports nothing any more */
 #define DETACHED_NS 10000000000ULL /* between trials */
 #define MAX_SHARE   0.01           /* of the time of one thread */
@@ -240,7 +241,9 @@ enum landmark_set {
 /* Target state. */
 struct landmarks {
 	bool lightning;             /* the process has shown an action of Lightning */
-	bool imported;              /* it has imported Lightning, or that cannot be known */
+	bool looked;                /* it is known what it had imported at some look */
+	bool imported;              /* it has imported Lightning */
+	uint32_t failed_cnt;        /* looks in a row of which nothing is known */
 	bool without;               /* it trains without Lightning: SET_ACTIONS is detached */
 	int64_t module_cnt;         /* it had imported so many modules at the last look */
 	uint64_t grew_ns;           /* when that was another number than before */
@@ -321,12 +324,15 @@ static void look_for_lightning(struct target *t)
 	struct landmarks *l = state_of(t);
 	uint64_t now = session__now_ns(), cpu_ns;
 	int64_t before = l->module_cnt;
+	int found;
 
 	if (l->lightning || now < l->look_at_ns)
 		return;
 	cpu_ns = deputy__cpu_ns();
-	if (py_modules__any(t->process.pid, &t->python, is_lightning, &l->module_cnt))
-		l->imported = true;
+	found = py_modules__any(t->process.pid, &t->python, is_lightning, &l->module_cnt);
+	l->imported = l->imported || found > 0;
+	l->failed_cnt = found < 0 ? l->failed_cnt + 1 : 0;
+	l->looked = l->looked || found >= 0;
 	if (l->module_cnt != before)
 		l->grew_ns = now;
 	l->look_at_ns = now + look_interval_ns(l, now) + LOOK_SHARE * (deputy__cpu_ns() - cpu_ns);
@@ -412,7 +418,9 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 	if (t->gone || !t->python_inode || s->window_end_ns)
 		return;
 	look_for_lightning(t);
-	without = !l->imported && !proc->landmarks.profile_code && (l->without || targets__has_steps(proc));
+	/* A dict that changes meanwhile makes a look fail: the next one says more. */
+	without = l->looked && !l->imported && l->failed_cnt < FAILED_MAX && !proc->landmarks.profile_code &&
+		  (l->without || targets__has_steps(proc));
 	if (without != l->without) {
 		l->without = without;
 		if (without)

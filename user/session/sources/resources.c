@@ -2,7 +2,7 @@
 /*
  * What the processes of a recording and their machine use, once a second, from /proc
  * (user/proc/proc_usage.h): REC_RESOURCES, REC_MACHINE; what cgroups limit: REC_LIMITS; and how often
- * a quota of CPU time was used up: REC_THROTTLE. No probe and no BPF: the job pays nothing for it.
+ * a quota of CPU time was used up: REC_THROTTLE; which pages a child has copied: REC_COPIED. No probe and no BPF: the job pays nothing for it.
  */
 #include <errno.h>
 #include <sched.h>
@@ -17,6 +17,7 @@
 #include "user/proc/cgroup.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
+#include "user/proc/shared_pages.h"
 #include "user/proc/shm.h"
 #include "user/session/state.h"
 
@@ -39,6 +40,7 @@ struct resources {
 	uint64_t next_ns, look_cnt;
 	uint64_t failed;
 	size_t kept, turn; /* turn: the first target that the next look may take as one of the others */
+	size_t pages_turn; /* the first target whose pages the next look may take: it takes those of one */
 	/* of this look */
 	struct array networks; /* struct network */
 	bool has_machine;
@@ -50,6 +52,8 @@ struct resources {
 struct target_resources {
 	struct proc_files files;
 	bool kept, unfollowed;
+	struct shared_pages *pages; /* owned; NULL: none are known that it shares */
+	bool pages_chosen;
 	struct rec_limits limits; /* the last that was sent */
 	/* of a main process, as of the last look at what is left */
 	struct cgroup_quota quotas[CGROUP_QUOTAS_MAX];
@@ -350,6 +354,67 @@ static void look_at_machine(struct session *s)
 	session__emit(s, &rec.hdr);
 }
 
+/* ---- pages that are copied ---- */
+
+static void emit_copied(struct session *s, const struct target *t, size_t copied)
+{
+	const struct shared_pages *pages = of_target(t)->pages;
+	struct rec_copied rec = {.hdr = {.type = REC_COPIED, .size = sizeof(rec)}, .pid = t->process.pid};
+
+	rec.time_ns = session__now_ns();
+	rec.pages = pages->cnt;
+	rec.copied = copied;
+	rec.each_bytes = pages->each_bytes;
+	session__emit(s, &rec.hdr);
+}
+
+static void forget_pages(struct target *t)
+{
+	free(of_target(t)->pages);
+	of_target(t)->pages = NULL;
+}
+
+static void look_at_pages(struct session *s, struct target *t)
+{
+	struct target_resources *own = of_target(t);
+	size_t copied = 0;
+	int err = 0;
+
+	if (!own->pages_chosen) {
+		own->pages_chosen = true;
+		own->pages = calloc(1, sizeof(*own->pages));
+		err = own->pages ? shared_pages__choose(t->process.pid, own->pages) : -ENOMEM;
+	} else
+		err = shared_pages__copied(t->process.pid, own->pages, &copied);
+	if (err || !own->pages->cnt || !still_lives(t))
+		forget_pages(t);
+	else
+		emit_copied(s, t, copied);
+}
+
+static bool has_pages(const struct target *t)
+{
+	const struct target_resources *own = of_target(t);
+
+	return t->role != ROLE_MAIN && !t->gone && !own->unfollowed && (own->pages || !own->pages_chosen);
+}
+
+/* Of one child, in turn. */
+static void look_at_some_pages(struct session *s)
+{
+	struct resources *r = state_of(s);
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[(r->pages_turn + i) % s->target_cnt];
+
+		if (!has_pages(t))
+			continue;
+		look_at_pages(s, t);
+		r->pages_turn = (r->pages_turn + i + 1) % s->target_cnt;
+		return;
+	}
+}
+
 static void look_at_all(struct session *s, bool left)
 {
 	struct resources *r = state_of(s);
@@ -374,6 +439,7 @@ static void look_at_all(struct session *s, bool left)
 		begin_shortages(s, t, left);
 		look_at(s, t, left);
 	}
+	look_at_some_pages(s);
 	cgroup_look__release(&r->cgroups);
 }
 
@@ -414,6 +480,7 @@ static void unfollow(struct session *s, struct target *t)
 static void on_exec(struct session *s, struct target *t)
 {
 	close_files(s, t);
+	forget_pages(t);
 }
 
 /* Its parent may not have waited for it yet: then its times are still there. */
@@ -440,6 +507,7 @@ static void forget(struct session *s, struct target *t)
 static void free_target(struct target *t)
 {
 	proc_files__close(&of_target(t)->files);
+	forget_pages(t);
 	free(of_target(t)->kills_file);
 	cgroup_quotas__release(of_target(t)->quotas, of_target(t)->quota_cnt);
 }

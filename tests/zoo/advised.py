@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+Advice that is tried: a job with a fault is recorded, and what the report promises of its advice held against how much faster the same job
+is as it was advised, by its own clock.
+
+The promise is the time that the report says a batch would take, or the share of the time that could be won "at most". Prints a table in
+Markdown. Each job runs by itself, and the two of a kind in turn, twice.
+"""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import zoo
+from cases import Case, Expect, Program
+
+ROUNDS = 2
+WITHIN = 0.2  # of the time of a step as advised
+KINDS = {  # words that the advice has to have
+    "own_loader": "set num_workers",
+    "few_workers": "more DataLoader workers",
+    "restarts": "persistent_workers=True",
+    "many_threads": "fewer threads",
+    "beside_threads": "fewer threads",
+    "generated": "get the next batch while the model works",
+    "collects": "gc.freeze()",
+    "saves": "save less often",
+    "sleeps": "instead of sleeping",
+    "evaluates": "do it less often",
+    "asks_late": "ask them earlier|start that thread's work earlier",
+}
+
+
+def run_of(kind, advised, python, folder, number):
+    zoo.cases.PROGRAMS[kind] = Program(("advised.py", kind, *(["advised"] if advised else [])), about="")
+    os.environ["ADVISED_NUMBER"] = str(number)
+    Path(folder).mkdir()
+    return zoo.Run(Case(kind, Expect(frozenset()), "-"), python, None, Path(folder))
+
+
+def step_seconds(run, since):
+    """Of the steps from then on, on average: several in turn may be of different lengths."""
+    ends = [end for _, end in run.trainer()[1]["step"] if end >= since]
+    return (ends[-1] - ends[0]) / (len(ends) - 1)
+
+
+def promise(found, before):
+    """What a step takes as advised, at best. And the workers that are advised."""
+    text = "; ".join(found["verdict"]["next"])
+    workers = re.search(r"with (\d+) a batch would take ([\d.e+-]+) ms", text)
+    if workers:
+        return float(workers[2]) / 1e3, int(workers[1])
+    return before * (1 - (found["verdict"]["share"] or 0)), 0
+
+
+def measure(run, seconds, file=None):
+    """Its step in seconds; of a recorded one what the report says, too."""
+    try:
+        run.until_trains()
+        since = time.perf_counter()
+        if file:
+            since, _ = zoo.record(run, seconds, file)
+        else:
+            time.sleep(seconds)
+        return step_seconds(run, since), zoo.report(file) if file else None
+    finally:
+        run.end()
+
+
+def try_kind(kind, python, seconds, folder):
+    before, after, promises, number, found = [], [], [], 0, None
+    for i in range(ROUNDS):
+        took, found = measure(run_of(kind, False, python, folder / ("before%d" % i), 0), seconds, folder / ("%d.rec" % i))
+        best, number = promise(found, took)
+        before.append(took)
+        promises.append(best)
+        after.append(measure(run_of(kind, True, python, folder / ("after%d" % i), number), seconds)[0])
+    advice = "; ".join(found["verdict"]["next"])
+    took, best, is_now = min(before), min(promises), min(after)
+    if not re.search(KINDS[kind], advice):
+        judged = "other advice"
+    elif abs(is_now - best) <= WITHIN * max(is_now, best):
+        judged = "as promised"
+    else:
+        judged = "better than promised" if is_now < best else "promised too much"
+    return "| %s | %s | %s | %.3g | %.3g | %.3g | %s |" % (kind, found["verdict"]["class"], advice[:110], took * 1e3, best * 1e3, is_now * 1e3, judged)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    p.add_argument("kinds", nargs="*", help="default: all")
+    p.add_argument("--seconds", type=float, default=8, help="length of a recording (default: %(default)s)")
+    p.add_argument("--python", default=sys.executable, help="one that has torch")
+    options = p.parse_args()
+    print("| job | class | advice | ms a step | promised | as advised | |\n|---|---|---|---|---|---|---|")
+    for kind in options.kinds or KINDS:
+        with tempfile.TemporaryDirectory(prefix="advised-") as folder:
+            print(try_kind(kind, options.python, options.seconds, Path(folder)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+torch alone: jobs with one fault each, and the same jobs as the report advises. KIND says which; a second word "advised" is the latter.
+"""
+
+import gc
+import os
+import queue
+import sys
+import threading
+import time
+
+import clock
+import torch
+from kinds import ROWS, WIDTH, Trainer, parse
+from torch.utils.data import DataLoader, Dataset
+
+ADVISED = "advised" in sys.argv[2:]
+
+
+class Rows(Dataset):
+    """Items that wait for storage; `cpu`: that are work in Python."""
+
+    def __init__(self, count, seconds=0.0, cpu=0):
+        self.count, self.seconds, self.cpu = count, seconds, cpu
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        if self.seconds:
+            time.sleep(self.seconds)
+        parse(self.cpu)
+        return torch.randn(WIDTH)
+
+
+def set_up(worker):
+    torch.set_num_threads(1)
+    time.sleep(0.3)
+
+
+def own_loader(trainer):
+    """No workers; advised: some."""
+    trainer.run(DataLoader(Rows(1 << 24, seconds=0.0005), batch_size=8, num_workers=2 if ADVISED else 0))
+
+
+def few_workers(trainer):
+    """One worker; advised: as many as the report says."""
+    trainer.run(DataLoader(Rows(1 << 24, seconds=0.002), batch_size=8, num_workers=int(os.environ["ADVISED_NUMBER"]) if ADVISED else 1))
+
+
+def restarts(trainer):
+    """Workers that start anew for each epoch; advised: that stay."""
+    loader = DataLoader(Rows(400), batch_size=8, num_workers=2, worker_init_fn=set_up, persistent_workers=ADVISED)
+    while True:
+        trainer.run(loader)
+
+
+def many_threads(trainer):
+    """More threads than CPUs; advised: one."""
+    torch.set_num_threads(1 if ADVISED else 6 * len(os.sched_getaffinity(0)))
+    large = torch.randn(512, 512)
+    while True:
+        trainer.update((large @ large)[:, :WIDTH].tanh())
+
+
+def beside_threads(trainer):
+    """Threads of its own compute beside it, one more than there are CPUs; advised: none."""
+    large, batch = torch.randn(500, 500), torch.randn(8 * ROWS, WIDTH)
+
+    def index_documents():
+        while True:
+            large @ large
+
+    for _ in range(0 if ADVISED else 1 + len(os.sched_getaffinity(0))):
+        threading.Thread(target=index_documents, daemon=True).start()
+    while True:
+        trainer.update(batch)
+
+
+def generated(trainer):
+    """A generator waits for each batch; advised: a thread fills a queue."""
+
+    def batches():
+        while True:
+            time.sleep(0.003)
+            yield torch.randn(8 * ROWS, WIDTH)
+
+    def ahead():
+        filled = queue.Queue(maxsize=4)
+
+        def fill():
+            for batch in batches():
+                filled.put(batch)
+
+        threading.Thread(target=fill, daemon=True).start()
+        while True:
+            yield filled.get()
+
+    trainer.run(ahead() if ADVISED else batches())
+
+
+def collects(trainer):
+    """Collects garbage in each 5th step, over a large heap; advised: gc.freeze() when all is set up."""
+    kept = [[i] for i in range(400000)]
+    if ADVISED:
+        gc.freeze()
+    batch, number = torch.randn(8 * ROWS, WIDTH), 0
+    while kept:
+        trainer.update(batch)
+        number += 1
+        if number % 5 == 0:
+            gc.collect()
+
+
+def saves(trainer):
+    """Saves in each 20th step; advised: in each 400th."""
+    large = {"weights": torch.randn(4 << 20)}
+    batch, number = torch.randn(8 * ROWS, WIDTH), 0
+    while True:
+        trainer.update(batch)
+        number += 1
+        if number % (400 if ADVISED else 20) == 0:
+            torch.save(large, os.environ["ZOO_TRUTH"] + ".saved")
+
+
+def sleeps(trainer):
+    """Polls for an event with sleeps; advised: waits for the event itself."""
+    batch, asked, done = torch.randn(8 * ROWS, WIDTH), threading.Event(), threading.Event()
+
+    def answer():
+        while True:
+            asked.wait()
+            asked.clear()
+            done.set()
+
+    threading.Thread(target=answer, daemon=True).start()
+    while True:
+        trainer.update(batch)
+        asked.set()
+        while not done.is_set():
+            done.wait() if ADVISED else time.sleep(0.002)
+        done.clear()
+
+
+def evaluates(trainer):
+    """Evaluates in each 20th step; advised: in each 400th."""
+    batch, number = torch.randn(8 * ROWS, WIDTH), 0
+
+    def estimate_loss():
+        with torch.no_grad():
+            return sum((trainer.net(batch) - batch).square().mean() for _ in range(60))
+
+    while True:
+        trainer.update(batch)
+        number += 1
+        if number % (400 if ADVISED else 20) == 0:
+            estimate_loss()
+
+
+def asks_late(trainer):
+    """Waits for an answer of another thread that computes without the GIL; advised: asks for it a step earlier."""
+    questions, answers = queue.Queue(), queue.Queue()
+    large, batch = torch.randn(330, 330), torch.randn(8 * ROWS, WIDTH)
+
+    def rank_answers():
+        while True:
+            questions.get()
+            answers.put((large @ large @ large).sum())
+
+    threading.Thread(target=rank_answers, daemon=True).start()
+    if ADVISED:
+        questions.put(1)
+    while True:
+        if not ADVISED:
+            questions.put(1)
+        answers.get()
+        if ADVISED:
+            questions.put(1)
+        trainer.update(batch)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](Trainer())

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/analysis/compare/ranks.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "user/analysis/compare/blocks.h"
+
+#define STRAGGLER_SHARE 0.05 /* of a step */
+
+static int job_rank(const struct job *job, uint32_t pid)
+{
+	const struct rec_target *target = job__target(job, pid);
+
+	return target ? target->rank : -1;
+}
+
+struct rank *ranks__new(const struct job *job, const struct step_track *tracks, size_t cnt)
+{
+	struct rank *ranks = calloc(cnt + 1, sizeof(*ranks));
+
+	for (size_t i = 0; ranks && i < cnt; i++) {
+		struct rank *rank = &ranks[i];
+
+		rank->track = &tracks[i];
+		rank->rank = job_rank(job, tracks[i].pid);
+		for (size_t s = 0; s < tracks[i].step_cnt; s++)
+			step_sum__add(&rank->sum, &tracks[i].steps[s]);
+		for (int phase = 0; phase < PHASE__COUNT; phase++)
+			for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+				if (phase == PHASE_COMM || cause == CAUSE_COLLECTIVE)
+					rank->comm_ns += rank->sum.ns[phase][cause];
+	}
+	return ranks;
+}
+
+static double ns_per_step(const struct rank *rank, uint64_t ns)
+{
+	return (double)ns / rank->sum.step_cnt;
+}
+
+/* Mean over the other ranks, each with its own number of steps. */
+static double others_comm(const struct rank *ranks, size_t cnt, size_t but)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		if (i != but)
+			sum += ns_per_step(&ranks[i], ranks[i].comm_ns);
+	return sum / (cnt - 1);
+}
+
+/* Finds where, outside collectives, the rank's steps exceed those of the others most. */
+static void find_more(const struct rank *ranks, size_t cnt, struct straggler *found)
+{
+	for (int p = 0; p < PHASE__COUNT; p++) {
+		for (unsigned int c = 0; c < CAUSE__END; c++) {
+			double more = ns_per_step(&ranks[found->index], ranks[found->index].sum.ns[p][c]);
+
+			if (p == PHASE_COMM || c == CAUSE_COLLECTIVE)
+				continue;
+			for (size_t i = 0; i < cnt; i++)
+				if ((long)i != found->index)
+					more -= ns_per_step(&ranks[i], ranks[i].sum.ns[p][c]) / (cnt - 1);
+			if (more <= found->more_ns)
+				continue;
+			found->more_ns = more;
+			found->phase = p;
+			found->cause = c;
+		}
+	}
+}
+
+/*
+ * Adds samples of that phase and cause: those of the straggler to slot 0, of the others to slot 1;
+ * and all samples of the others to slot 2.
+ */
+static int add_straggler_samples(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
+				 const struct straggler *found, struct places *places)
+{
+	const struct samples *samples = job__samples(job);
+	int err = samples ? 0 : -ENOMEM;
+
+	for (size_t i = 0; samples && i < samples__cnt(samples) && !err; i++) {
+		uint32_t thread = samples__thread_of(samples, i);
+
+		for (size_t r = 0; r < cnt && !err; r++) {
+			const struct step_track *track = ranks[r].track;
+			struct sample sample;
+
+			if (!track->thread || track->thread != thread)
+				continue;
+			sample = samples__get(samples, i);
+			if (step_track__at(track, sample.time_ns) < 0)
+				continue;
+			if ((long)r != found->index)
+				err = places__add(places, 2, &sample);
+			if (!err && sample.cause == found->cause &&
+			    step_track__phase(track, steps, &sample) == found->phase)
+				err = places__add(places, (long)r != found->index, &sample);
+		}
+	}
+	return err;
+}
+
+static int find_straggler_place(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
+				struct straggler *found)
+{
+	static const bool slots[][3] = {{true, false, false}, {false, true, false}, {false, false, true}};
+	double own = ranks[found->index].sum.step_cnt, others = -own;
+	struct places places = {.job = job};
+	int err;
+
+	for (size_t i = 0; i < cnt; i++)
+		others += ranks[i].sum.step_cnt;
+	err = add_straggler_samples(job, steps, ranks, cnt, found, &places);
+	if (!err && others) {
+		struct place_question ask = {{slots[0], 3, own}, {slots[1], 3, others}, {slots[2], 3, others}};
+
+		err = places__find(&places, &ask, &found->place);
+	}
+	places__free(&places);
+	return err;
+}
+
+static size_t find_least(const struct rank *ranks, size_t cnt)
+{
+	size_t least = 0;
+
+	for (size_t i = 1; i < cnt; i++)
+		if (ns_per_step(&ranks[i], ranks[i].comm_ns) < ns_per_step(&ranks[least], ranks[least].comm_ns))
+			least = i;
+	return least;
+}
+
+static uint64_t comm_of(const struct step *step)
+{
+	uint64_t ns = 0;
+
+	for (uint32_t i = 0; i < step->part_cnt; i++)
+		if (step->parts[i].phase == PHASE_COMM || step->parts[i].cause == CAUSE_COLLECTIVE)
+			ns += step->parts[i].ns;
+	return ns;
+}
+
+/* Time in collectives per step in each block; NAN: no step ends there. */
+static void comm_by_block(const struct rank *rank, const struct blocks *blocks, double per_step[BLOCKS_MAX])
+{
+	uint64_t ns[BLOCKS_MAX] = {0}, cnt[BLOCKS_MAX] = {0};
+
+	for (size_t i = 0; i < rank->track->step_cnt; i++) {
+		int at = blocks__at(blocks, rank->track->steps[i].end_ns);
+
+		if (at < 0)
+			continue;
+		ns[at] += comm_of(&rank->track->steps[i]);
+		cnt[at]++;
+	}
+	for (size_t b = 0; b < blocks->cnt; b++)
+		per_step[b] = cnt[b] ? (double)ns[b] / cnt[b] : NAN;
+}
+
+/*
+ * The error (95 %) of how much longer the others are in collectives than one rank. Ranks that take
+ * each other's CPUs are late in turn, which is no straggler. NAN: not known.
+ */
+static double straggler_error(const struct rank *ranks, size_t cnt, size_t least)
+{
+	const struct step_track *track = ranks[least].track;
+	double own[BLOCKS_MAX], other[BLOCKS_MAX], more[BLOCKS_MAX] = {0};
+	struct blocks blocks = {0};
+	size_t known = 0;
+
+	blocks__of_time(&blocks, track->steps[0].start_ns, track->steps[track->step_cnt - 1].end_ns);
+	comm_by_block(&ranks[least], &blocks, own);
+	for (size_t i = 0; i < cnt; i++) {
+		if (i == least)
+			continue;
+		comm_by_block(&ranks[i], &blocks, other);
+		for (size_t b = 0; b < blocks.cnt; b++)
+			more[b] += (other[b] - own[b]) / (cnt - 1);
+	}
+	for (size_t b = 0; b < blocks.cnt; b++)
+		if (!isnan(more[b]))
+			more[known++] = more[b];
+	return block_values__error(more, known);
+}
+
+/* As ranks__straggler, of two ranks or more that are all in collectives. */
+static int find_straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
+			  struct straggler *found)
+{
+	size_t least = find_least(ranks, cnt);
+	double own = ns_per_step(&ranks[least], ranks[least].comm_ns), others = others_comm(ranks, cnt, least);
+
+	if (others - own < STRAGGLER_SHARE * ranks[least].track->rule_of_slow.median_ns ||
+	    others - own < straggler_error(ranks, cnt, least))
+		return 0;
+	found->index = (long)least;
+	find_more(ranks, cnt, found);
+	if (asprintf(&found->why,
+		     "it is in collectives for %.3g ms of a step, the others for %.3g ms; it spends %.3g ms more %s%s "
+		     "in %s",
+		     own / 1e6, others / 1e6, found->more_ns / 1e6, found->cause ? "waiting: " : "on the CPU",
+		     sample_cause__name(found->cause), phase__name(found->phase)) < 0) {
+		found->why = NULL;
+		return -ENOMEM;
+	}
+	return find_straggler_place(job, steps, ranks, cnt, found);
+}
+
+static void name_straggler(const struct rank *ranks, size_t cnt, struct straggler *found)
+{
+	bool unique = true;
+
+	found->rank = ranks[found->index].rank;
+	for (size_t i = 0; i < cnt; i++)
+		unique &= (long)i == found->index || ranks[i].rank != found->rank;
+	if (found->rank >= 0 && unique)
+		snprintf(found->name, sizeof(found->name), "rank %d", found->rank);
+	else
+		snprintf(found->name, sizeof(found->name), "process %u",
+			 (unsigned int)REC_PID(ranks[found->index].track->pid));
+}
+
+int ranks__straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
+		     struct straggler *found)
+{
+	struct rank *compared = calloc(cnt + 1, sizeof(*compared));
+	size_t *index = calloc(cnt + 1, sizeof(*index)), compared_cnt = 0;
+	int err = compared && index ? 0 : -ENOMEM;
+
+	*found = (struct straggler){.index = -1};
+	/* A process that is in no collective belongs to another job, and nobody waits for it. */
+	for (size_t i = 0; i < cnt && !err; i++) {
+		if (!ranks[i].comm_ns || !ranks[i].sum.step_cnt)
+			continue;
+		index[compared_cnt] = i;
+		compared[compared_cnt++] = ranks[i];
+	}
+	found->compared = compared_cnt > 1;
+	if (!err && found->compared)
+		err = find_straggler(job, steps, compared, compared_cnt, found);
+	if (!err && found->index >= 0) {
+		found->index = (long)index[found->index];
+		name_straggler(ranks, cnt, found);
+	}
+	free(compared);
+	free(index);
+	return err;
+}
+
+void straggler__release(struct straggler *straggler)
+{
+	free(straggler->why);
+	*straggler = (struct straggler){.index = -1};
+}

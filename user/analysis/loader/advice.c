@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A model of a DataLoader: each of n workers makes a batch in time P, and the process uses one in
+ * time C, so a batch takes the larger of C and P/n, but never less than the CPU time that it costs
+ * all of them, spread over the CPUs. The model holds while workers do not slow each other down: with
+ * CPU to spare, and with no worker slower than the others.
+ */
+#include "user/analysis/loader/advice.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "user/lib/percentile.h"
+#include "user/lib/saturating.h"
+
+#define HARDLY_WAITS   0.02 /* of the window */
+#define SLOWER         1.5  /* times as busy as the median of the others, */
+#define BUSY           0.6  /* and at least this busy: otherwise it would have batches ready */
+#define CPU_FULL       0.95 /* of the machine */
+#define QUEUED         0.1  /* of the workers' time, in waits for a CPU; */
+#define COMPUTES       0.5 /* and at least so much of it on a CPU or in such waits: otherwise more workers wait at one time */
+#define WORTH          0.9 /* of the time of a batch: more workers are worth it if it takes no longer then */
+#define BATCHES_ENOUGH 10
+#define RESTARTS       0.05 /* of the time, in starts of workers that replace others; */
+#define MOST_OF_WAITS  0.5  /* and so much of all that the process waits for workers */
+
+static uint64_t busy_ns(const struct worker *worker)
+{
+	return worker->seen_ns > worker->idle_ns ? worker->seen_ns - worker->idle_ns : 0;
+}
+
+/* Busy share of a worker's time, without its waits for a CPU, which say nothing about the worker. */
+static double busy_share_on_cpu(const struct worker *worker)
+{
+	uint64_t busy = busy_ns(worker);
+
+	busy -= worker->queued_ns < busy ? worker->queued_ns : busy;
+	return worker->seen_ns ? (double)busy / worker->seen_ns : 0;
+}
+
+static int compare_share(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* The median busy share of all workers except one. NAN: no memory, or no other worker. */
+static double median_of_others(const struct loader *loader, size_t but)
+{
+	double *shares = calloc(loader->worker_cnt, sizeof(*shares)), median = NAN;
+	size_t cnt = 0;
+
+	for (size_t i = 0; shares && i < loader->worker_cnt; i++)
+		if (i != but && loader->workers[i].seen_ns)
+			shares[cnt++] = busy_share_on_cpu(&loader->workers[i]);
+	if (cnt) {
+		qsort(shares, cnt, sizeof(*shares), compare_share);
+		median = shares[percentile__index(cnt, 50)];
+	}
+	free(shares);
+	return median;
+}
+
+/* Leaves out the longest wait, which may be for the start of the worker. */
+static uint64_t later_waits_ns(const struct worker *worker)
+{
+	return worker->wait_ns - worker->longest_ns;
+}
+
+/* Finds a worker whose batches cause most of the waits, and who is busier than the others. */
+static uint32_t find_slow_worker(const struct loader *loader)
+{
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < loader->worker_cnt; i++)
+		all = saturating__add(all, later_waits_ns(&loader->workers[i]));
+	for (size_t i = 0; i < loader->worker_cnt; i++) {
+		const struct worker *worker = &loader->workers[i];
+
+		if (later_waits_ns(worker) > all / 2 && busy_share_on_cpu(worker) > BUSY &&
+		    busy_share_on_cpu(worker) > SLOWER * median_of_others(loader, i))
+			return i;
+	}
+	return WORKER_NONE;
+}
+
+uint32_t advice__at_once(const struct loader *loader)
+{
+	uint32_t most = 0;
+
+	for (size_t i = 0; i < loader->worker_cnt; i++) {
+		const struct worker *worker = &loader->workers[i];
+		uint32_t cnt = 0;
+
+		for (size_t k = 0; k < loader->worker_cnt; k++)
+			cnt += loader->workers[k].first_ns <= worker->first_ns &&
+			       loader->workers[k].last_ns > worker->first_ns;
+		most = cnt > most ? cnt : most;
+	}
+	return most;
+}
+
+/*
+ * Computes times per batch. With steps, only the time in steps counts: the process consumes no
+ * batches outside them. For one of several loaders, only the time without fetches from the others
+ * counts.
+ */
+static void find_times(struct loader *loader, uint64_t busy)
+{
+	const struct step_track *track = loader->track;
+	uint64_t waited = 0, batches = loader->batches;
+
+	loader->produce_ns = busy / loader->batches;
+	if (loader->of_cnt > 1) {
+		waited = loader->active_wait_ns;
+		if (!loader->active_cnt)
+			return;
+		loader->consume_ns = waited < loader->active_ns ? (loader->active_ns - waited) / loader->active_cnt : 0;
+		loader->batch_ns = loader->active_ns / loader->active_cnt;
+		return;
+	}
+
+	for (size_t i = 0; i < loader->wait_cnt; i++)
+		waited += track && loader->waits[i].step < 0 ? 0 : loader->waits[i].ns;
+	if (track && track->step_cnt)
+		batches = track->step_cnt * fmax(1, round((double)loader->batches / track->step_cnt));
+	loader->consume_ns = waited < loader->observed_ns ? (loader->observed_ns - waited) / batches : 0;
+	loader->batch_ns = loader->observed_ns / batches;
+}
+
+/* Time that starts of workers, and waits for their first batches, take beyond what a batch takes anyway. */
+static uint64_t restarts_ns(const struct loader *loader)
+{
+	uint64_t usual_ns = loader->first_cnt * loader->produce_ns;
+
+	if (loader->worker_cnt <= loader->at_once)
+		return 0;
+	return saturating__add(loader->restart_ns,
+			       loader->first_wait_ns > usual_ns ? loader->first_wait_ns - usual_ns : 0);
+}
+
+static enum loader_advice choose_advice(struct loader *loader, uint32_t cpus, uint64_t cpu, bool queued)
+{
+	if (!loader->produce_ns || !loader->consume_ns)
+		return LOADER_UNKNOWN;
+	loader->needed = ceil((double)loader->produce_ns / loader->consume_ns);
+	loader->restarts_ns = restarts_ns(loader);
+	if (loader->restarts_ns >= RESTARTS * loader->observed_ns &&
+	    loader->restarts_ns >= MOST_OF_WAITS * saturating__add(loader->wait_ns, loader->restart_ns))
+		return LOADER_RESTARTS;
+	if (loader->wait_ns <= HARDLY_WAITS * loader->observed_ns)
+		return LOADER_KEEPS_UP;
+	loader->slow = find_slow_worker(loader);
+	if (loader->slow != WORKER_NONE)
+		return LOADER_ONE_SLOW;
+	loader->reach_ns =
+		fmax(loader->consume_ns, cpus ? (double)cpu / loader->batches / (CPU_FULL * cpus) : INFINITY);
+	if (queued || loader->reach_ns > WORTH * loader->batch_ns)
+		return LOADER_CPU_FULL;
+	loader->advised = ceil((double)loader->produce_ns / loader->reach_ns);
+	return loader->advised > loader->at_once ? LOADER_MORE : LOADER_UNEVEN;
+}
+
+void advice__find(struct loader *loader, uint32_t cpus)
+{
+	uint64_t busy = 0, cpu = 0, queued = 0;
+	bool full;
+
+	for (size_t i = 0; i < loader->worker_cnt; i++) {
+		busy = saturating__add(busy, busy_ns(&loader->workers[i]));
+		cpu = saturating__add(cpu, loader->workers[i].cpu_ns);
+		queued = saturating__add(queued, loader->workers[i].queued_ns);
+	}
+	if (!loader->observed_ns || loader->batches < BATCHES_ENOUGH)
+		return;
+	find_times(loader, busy);
+	full = queued > QUEUED * busy && saturating__add(cpu, queued) > COMPUTES * busy;
+	loader->advice = choose_advice(loader, cpus, saturating__add(cpu, loader->main_cpu_ns), full);
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/analysis/loader/worker_stacks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/lib/compare.h"
+#include "user/model/stacks.h"
+
+static bool is_function_of_file(const struct job *job, uint32_t code_number, const char *file, const char *name)
+{
+	struct code code = stacks__code(job__stacks(job), code_number);
+	const char *text = job__name(job, code.name), *dot = text ? strrchr(text, '.') : NULL;
+
+	return text && !strcmp(dot ? dot + 1 : text, name) && compare__ends_with(job__name(job, code.file), file);
+}
+
+/*
+ * _worker_loop (torch/utils/data/_utils/worker.py, 1.8 to 2.15, and torchdata's copy) calls get on its index queue;
+ * _feed, in a thread of its own, waits on a condition. A batch has arrived when the process takes
+ * over the memory of its tensors, for which the worker passes a descriptor.
+ */
+enum loop_function { LOOP_NONE, LOOP_WORKER, LOOP_FEED, LOOP_GET, LOOP_WAIT, LOOP_TAKE, LOOP_START };
+
+/* _MultiProcessingDataLoaderIter's (before Python 3.11 names have no class: an iterator without workers is quick). */
+static bool starts_workers(const struct job *job, uint32_t code)
+{
+	static const char *const files[] = {"torch/utils/data/dataloader.py",
+					    "torchdata/stateful_dataloader/stateful_dataloader.py"};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
+		if (is_function_of_file(job, code, files[i], "__init__") ||
+		    is_function_of_file(job, code, files[i], "_shutdown_workers"))
+			return true;
+	return false;
+}
+
+static enum loop_function loop_function(const struct job *job, uint32_t code)
+{
+	if (is_function_of_file(job, code, "torch/utils/data/_utils/worker.py", "_worker_loop") ||
+	    is_function_of_file(job, code, "torchdata/stateful_dataloader/worker.py", "_worker_loop"))
+		return LOOP_WORKER;
+	if (is_function_of_file(job, code, "multiprocessing/queues.py", "_feed"))
+		return LOOP_FEED;
+	if (is_function_of_file(job, code, "multiprocessing/queues.py", "get"))
+		return LOOP_GET;
+	if (is_function_of_file(job, code, "multiprocessing/resource_sharer.py", "detach"))
+		return LOOP_TAKE;
+	if (starts_workers(job, code))
+		return LOOP_START;
+	return is_function_of_file(job, code, "threading.py", "wait") ? LOOP_WAIT : LOOP_NONE;
+}
+
+static enum worker_stack classify_stack(const struct stack *stack, const uint8_t *functions)
+{
+	enum worker_stack found = STACK_OTHER;
+
+	for (uint32_t f = 0; f < stack->cnt; f++) {
+		uint8_t function = functions[stack->frames[f].code];
+		uint8_t called = f ? functions[stack->frames[f - 1].code] : LOOP_NONE;
+
+		if ((function == LOOP_WORKER && called == LOOP_GET) || (function == LOOP_FEED && called == LOOP_WAIT))
+			return STACK_IDLE;
+		if (function == LOOP_WORKER || function == LOOP_FEED)
+			found = STACK_WORKS;
+		else if (function == LOOP_TAKE)
+			found = STACK_TAKES;
+		else if (function == LOOP_START && found == STACK_OTHER)
+			found = STACK_STARTS;
+	}
+	return found;
+}
+
+uint8_t *worker_stacks__new(const struct job *job)
+{
+	const struct stacks *stacks = job__stacks(job);
+	size_t end = stacks__stack_end(stacks), code_end = stacks__code_end(stacks);
+	uint8_t *functions = calloc(code_end, sizeof(*functions)), *found = calloc(end, sizeof(*found));
+
+	for (size_t i = 0; functions && i < code_end; i++)
+		functions[i] = loop_function(job, i);
+	for (size_t i = 0; found && functions && i < end; i++) {
+		struct stack stack = stacks__stack(stacks, i);
+
+		found[i] = classify_stack(&stack, functions);
+	}
+	if (!functions) {
+		free(found);
+		found = NULL;
+	}
+	free(functions);
+	return found;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The evidence for a verdict: the place, the lines that had the time, who ended the waits, what workers and other threads did
+ * meanwhile. In: a judge that has found the class and what the verdict is about. Out: texts, and what bears on what to try.
+ */
+#ifndef STEPFLAME_USER_ANALYSIS_VERDICT_EVIDENCE_H
+#define STEPFLAME_USER_ANALYSIS_VERDICT_EVIDENCE_H
+
+#include "user/analysis/cause/blame.h"
+#include "user/analysis/resources/cpu_limit.h"
+#include "user/analysis/verdict/verdict.h"
+
+#define ANY           (-1) /* phase */
+#define NONE          (-2) /* phase, or cause */
+
+#define MENTION_SHARE 0.02 /* of the time of all steps: worth mentioning */
+
+/* Time in a phase, or by a cause in any other phase, that counts towards a class. */
+struct verdict_rule {
+	enum verdict_class class;
+	double share;
+	int phase, causes[3]; /* or NONE */
+	const char *what;
+};
+
+struct judge {
+	struct job *job;
+	const struct steps *steps;
+	const struct step_track *track;
+	const struct blame *blame;
+	const struct gpu_steps *gpu;
+	const struct straggler *straggler; /* or NULL */
+	struct verdict *verdict;
+	const struct verdict_rule *rule; /* the winner; or */
+	const struct blame_group *group; /* the winner; or */
+	bool busy;                       /* the winner is that the GPU is busy; or there is no winner */
+	double share;                    /* share of the winner */
+	size_t workers;
+	struct cpu_limit cpus; /* where it waits for a CPU */
+	uint32_t slow_worker;  /* pid of a worker busier than the others, for which the steps wait; 0: no such worker */
+	const char *far_files; /* the file system for which the steps wait: "/data (nfs4)"; NULL: none */
+	bool thread;           /* the steps wait for what one other thread or process does */
+	int err;
+};
+
+/* Adds a text to the evidence, or to what to try next. */
+void verdict__say(struct judge *j, struct array *list, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Whether one process ends most of the waits of the group. */
+bool verdict__one_waker(const struct blame_group *group);
+/* Whether the process ended in any way other than exit(0). */
+bool verdict__failed(const struct job *job, uint32_t pid);
+/* Whether the rule counts time in that phase by that cause (CAUSE_NONE: on the CPU). */
+bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int cause);
+/* Busy share of the time that CUPTI watched; -1: too little was watched. */
+double verdict__busy_share(const struct judge *j);
+/* Adds the place and the evidence. */
+void verdict__give_evidence(struct judge *j);
+/* Whether the slow steps of a group start DataLoader workers, or wait for their ends. */
+bool verdict__starts_workers(struct judge *j, const struct blame_group *group);
+
+#endif
