@@ -159,7 +159,7 @@ KINDS = (
 MACHINE = (
     "rewrites_file replaces_file reads_back awaits_aio awaits_ring many_threads beside_threads beside_children copies_lists copies_texts "
     "walks_objects writes_beside_snapshot churns_memory "
-    "shares_array few_by_worker few_in_itself work_and_sleep work_and_collect labels_of_tasks labels_of_generators"
+    "shares_array few_by_worker few_in_itself work_and_sleep work_and_collect labels_of_tasks labels_of_generators labels_in_turn"
 )
 LIBRARIES = {
     "stateful_loader": "torchdata",
@@ -379,6 +379,7 @@ CASES += [
     Case("packaged_cython_loop", Expect(PYTHON | {"input-bound"}, told="tokenize_text")),
     Case("machine_labels_of_tasks", Expect(COMPUTES | {"input-bound", "extra-work"}, labels="score "), tolerated=WORKED_ON),
     Case("machine_labels_of_generators", Expect(COMPUTES | {"input-bound", "extra-work"}, labels="stream "), tolerated=WORKED_ON),
+    Case("machine_labels_in_turn", Expect(COMPUTES | {"input-bound", "extra-work"}, labels="turn "), tolerated=WORKED_ON),
     Case("library_slow_environment", Expect(frozenset({"thread-bound", "input-bound"}), place=frozenset({"parse", "of_gymnasium.<locals>.Track.step"}))),
     Case("library_quick_environments", Expect(COMPUTES), tolerated=WORKED_ON),
 ]

@@ -396,5 +396,18 @@ def labels_of_generators(trainer):
         note_label(trainer, batch)
 
 
+def labels_in_turn(trainer):
+    """Labels of which each ends before the one around it."""
+    batch = torch.randn(ROWS, WIDTH)
+    while True:
+        with torch.profiler.record_function("turn around"):
+            for number in range(2):
+                with torch.profiler.record_function("turn %d" % number):
+                    parse(50)
+                clock.label(number)
+        clock.label(2)
+        note_label(trainer, batch)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](Trainer())
