@@ -60,7 +60,7 @@ Architecture: amd64
 Maintainer: $maintainer
 Installed-Size: $(du -sk --apparent-size "$root/usr" | cut -f1)
 Depends: $depends
-Suggests: libevent-openssl-2.1-7
+Suggests: libevent-openssl-2.1-7, libcurl4
 Section: devel
 Priority: optional
 Description: watches running PyTorch and Lightning training jobs from outside

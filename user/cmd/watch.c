@@ -30,6 +30,8 @@
 #define PER_HOUR          4
 #define PER_HOUR_MAX      1000
 #define KEEP_EVERY_MIN_NS (10 * 1000000000ull)
+#define PUSH_EVERY_NS     (60 * 1000000000ull)
+#define PUSH_EVERY_MIN_NS 1000000000ull
 
 enum {
 	OPT_STATE = 0x100,
@@ -48,6 +50,9 @@ enum {
 	OPT_TLS_CERT,
 	OPT_TLS_KEY,
 	OPT_TLS,
+	OPT_PUSH,
+	OPT_PUSH_HEADERS,
+	OPT_PUSH_EVERY,
 	OPT_CONFIG
 };
 
@@ -80,6 +85,13 @@ static const struct argp_option options[] = {
 	{"tls-key", OPT_TLS_KEY, "FILE", 0, "its key (PEM)", 0},
 	{"tls", OPT_TLS, "on|off", 0,
 	 "off: an address beyond this host does without; the token goes over the network as it is (default on)", 0},
+	{"push", OPT_PUSH, "URL", 0,
+	 "push profiles of all jobs in pprof's format to a server, such as Pyroscope's http://HOST:4040/ingest "
+	 "(default: nowhere)",
+	 0},
+	{"push-headers", OPT_PUSH_HEADERS, "FILE", 0,
+	 "add the lines of FILE to each request, such as 'Authorization: Bearer TOKEN'", 0},
+	{"push-every", OPT_PUSH_EVERY, "TIME", 0, "push what TIME has brought (default 1m)", 0},
 	{"config", OPT_CONFIG, "FILE", 0,
 	 "read the options that are not given here from FILE (default " CONFIG ", if it is there)", 0},
 	{"json", 'j', NULL, 0, "status: print one JSON object", 0},
@@ -201,6 +213,22 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 		if (!watch->listen.cleartext && strcmp(arg, "on"))
 			argp_error(state, "--tls wants on or off, not '%s'", arg);
 		return 0;
+	case OPT_PUSH:
+		if (!push__is_url(arg))
+			argp_error(state,
+				   "--push wants http://HOST... or https://HOST..., without a password "
+				   "(--push-headers), not '%s'",
+				   arg);
+		watch->push.url = arg;
+		return 0;
+	case OPT_PUSH_HEADERS:
+		watch->push.headers_file = arg;
+		return 0;
+	case OPT_PUSH_EVERY:
+		watch->push.every_ns = session_args__time(state, arg);
+		if (watch->push.every_ns < PUSH_EVERY_MIN_NS)
+			argp_error(state, "--push-every wants 1s or more, not '%s'", arg);
+		return 0;
 	case OPT_CONFIG:
 		args->config = arg;
 		return 0;
@@ -287,6 +315,7 @@ int cmd_watch(int argc, char **argv)
 				.kept_bytes = KEPT_BYTES,
 				.quiet_ns = QUIET_NS,
 				.per_hour = PER_HOUR,
+				.push = {.every_ns = PUSH_EVERY_NS},
 				.session = {.frequency = WATCH_HZ, .step_times = true},
 			},
 	};

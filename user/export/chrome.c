@@ -5,16 +5,209 @@
  * Trace Analysis. Events are written one per line, as they come; the text of a name or group is
  * made only once. Unlike Kineto, an operator has no strides and no values of scalars.
  */
+
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/export/chrome_private.h"
+#include "user/export/export.h"
 #include "user/export/ranks.h"
 #include "user/lib/json.h"
+#include "user/lib/words.h"
 #include "user/report/common.h"
+
+/*
+ * Kineto counts from the last multiple of this, so that microseconds with three decimals are exact
+ * in a double, and traces of several ranks share a base.
+ */
+#define BASE_UNIT_NS (7889238 * 1000000000ull)
+
+/*
+ * A second track of a thread gets a thread id of its own, above all ids of real threads
+ * (PID_MAX_LIMIT).
+ */
+#define LANE_TID       (1u << 22)
+
+#define GPU_SORT_INDEX 5000000     /* as in Kineto */
+#define GPU_PID        0x80000000u /* first GPU id of the second process with GPUs; 256 ids per process */
+
+/* A CUDA call. */
+struct chrome_call {
+	uint64_t external; /* External id of the enclosing operator; 0: none */
+	bool asked;        /* it caused work on the GPU */
+};
+
+struct chrome {
+	FILE *out;
+	const struct gpu *gpu;
+	const struct gpu_act *activities;
+	size_t activity_cnt;
+	struct chrome_call *calls; /* by index in gpu__activities */
+	uint64_t open
+		[TIMELINE_DEPTH_MAX]; /* by depth on this track: the External id of the innermost operator; 0: none */
+	uint32_t gpu_pid;             /* id of the current process's GPU 0 */
+	uint32_t gpu_processes;
+	const struct timeline_name *names;
+	char **name_json;  /* by index in timeline__names */
+	char **group_json; /* by index in timeline__groups: arguments, each after a comma */
+	size_t name_cnt, group_cnt;
+	uint64_t first_ns; /* start of the first event */
+	uint64_t base_ns;  /* of the trace, on the real-time clock */
+	uint64_t first_ts; /* of the first event, relative to base_ns */
+	uint64_t event_cnt;
+	const char *comma;
+	bool kineto; /* nothing that torch.profiler does not write; steps are those of the reports */
+};
+
+/* The arguments of operators in a Chrome trace: shapes, source lines, modules. */
+
+/* By c10::ScalarType: the result of scalarTypeToTypeMeta(type).name(). */
+static const char *const type_names[] = {
+	"unsigned char",
+	"signed char",
+	"short int",
+	"int",
+	"long int",
+	"c10::Half",
+	"float",
+	"double",
+	"c10::complex<c10::Half>",
+	"c10::complex<float>",
+	"c10::complex<double>",
+	"bool",
+	"c10::qint8",
+	"c10::quint8",
+	"c10::qint32",
+	"c10::BFloat16",
+	"c10::quint4x2",
+	"c10::quint2x4",
+	"c10::bits1x8",
+	"c10::bits2x4",
+	"c10::bits4x2",
+	"c10::bits8",
+	"c10::bits16",
+	"c10::Float8_e5m2",
+	"c10::Float8_e4m3fn",
+	"c10::Float8_e5m2fnuz",
+	"c10::Float8_e4m3fnuz",
+	"short unsigned int",
+	"unsigned int",
+	"long unsigned int",
+	[44] = "c10::Float8_e8m0fnu",
+	"c10::Float4_e2m1fn_x2",
+};
+
+/* ---- arguments of operators ---- */
+
+static const char *type_name(const struct word_arg *arg)
+{
+	switch (arg->tag) {
+	case OP_WORD_TENSOR:
+		if (arg->dtype < sizeof(type_names) / sizeof(*type_names) && type_names[arg->dtype])
+			return type_names[arg->dtype];
+		return "";
+	case OP_WORD_TENSOR_LIST:
+		return "TensorList";
+	case OP_WORD_INTS:
+		return "ScalarList";
+	case OP_WORD_INT:
+		return "Scalar";
+	default:
+		return "";
+	}
+}
+
+static void put_shape(FILE *out, const struct word_arg *arg)
+{
+	size_t at = 0;
+
+	fputc('[', out);
+	for (uint32_t i = 0; arg->tag == OP_WORD_TENSOR && i < arg->cnt; i++)
+		fprintf(out, "%s%" PRId64, i ? ", " : "", (int64_t)arg->values[i]);
+	for (uint32_t i = 0; arg->tag == OP_WORD_TENSOR_LIST && i < arg->cnt; i++) {
+		struct word_arg tensor;
+
+		/*
+		 * words__check has checked the list with its group. In a list that was cut off,
+		 * OP_WORD_CUT is the last word.
+		 */
+		if (!words__next(arg->values, SIZE_MAX, &at, &tensor) || tensor.tag == OP_WORD_CUT)
+			break;
+		fputs(i ? ", " : "", out);
+		put_shape(out, &tensor);
+	}
+	fputc(']', out);
+}
+
+static void put_shapes(FILE *out, const struct op_group *group)
+{
+	struct word_arg arg;
+	size_t at = 0;
+
+	fputs(", \"Input type\": [", out);
+	for (const char *comma = ""; words__next(group->words, group->word_cnt, &at, &arg); comma = ", ")
+		if (arg.tag != OP_WORD_CUT)
+			fprintf(out, "%s\"%s\"", comma, type_name(&arg));
+	at = 0;
+	fputs("], \"Input Dims\": [", out);
+	for (const char *comma = ""; words__next(group->words, group->word_cnt, &at, &arg); comma = ", ") {
+		if (arg.tag == OP_WORD_CUT)
+			continue;
+		fputs(comma, out);
+		put_shape(out, &arg);
+	}
+	fputc(']', out);
+}
+
+/* text is NULL where there was no memory for it. */
+static int put_text_member(FILE *out, const char *key, const char *text)
+{
+	char *json = text ? export__json_text(text) : NULL;
+
+	if (json)
+		fprintf(out, ", \"%s\": %s", key, json);
+	free(json);
+	return json ? 0 : -ENOMEM;
+}
+
+static int put_origin(FILE *out, struct job *job, const struct op_group *group)
+{
+	int err = 0;
+
+	if (group->source) {
+		char *source = job__op_source(job, group);
+
+		err = put_text_member(out, "Call stack", source);
+		free(source);
+	}
+	if (group->module && !err)
+		err = put_text_member(out, "Module Hierarchy", job__name_or_lost(job, group->module));
+	return err;
+}
+
+/* The arguments of a group of operators, each after a comma; malloc'ed; NULL: no memory. */
+static char *chrome__group_json(struct job *job, uint64_t id)
+{
+	struct op_group group;
+	char *json = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&json, &bytes);
+	int err = 0;
+
+	if (!out)
+		return NULL;
+	if (job__op_group(job, id, &group)) {
+		if (group.word_cnt)
+			put_shapes(out, &group);
+		err = put_origin(out, job, &group);
+	}
+	if (!fclose(out) && !err)
+		return json;
+	free(json);
+	return NULL;
+}
 
 /*
  * TensorBoard's plugin takes each annotation with the name of a step for a step, and reads nothing
@@ -61,13 +254,14 @@ static int make_chrome_texts(struct chrome *c, struct job *job, const struct tim
 
 /* ---- the trace ---- */
 
-void chrome__put_us(FILE *out, const char *key, uint64_t ns)
+static void chrome__put_us(FILE *out, const char *key, uint64_t ns)
 {
 	fprintf(out, ", \"%s\": %" PRIu64 ".%03u", key, ns / 1000, (unsigned int)(ns % 1000));
 }
 
-void chrome__put_event(struct chrome *c, const char *phase, const char *category, const char *name_json, uint32_t pid,
-		       uint32_t tid, uint64_t start_ns)
+/* Begins an event, which the caller ends with "}". category: NULL: none. */
+static void chrome__put_event(struct chrome *c, const char *phase, const char *category, const char *name_json,
+			      uint32_t pid, uint32_t tid, uint64_t start_ns)
 {
 	fprintf(c->out, "%s\n{\"ph\": \"%s\", ", c->comma, phase);
 	if (category)
@@ -77,8 +271,9 @@ void chrome__put_event(struct chrome *c, const char *phase, const char *category
 	c->comma = ",";
 }
 
-int chrome__put_metadata(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, const char *key,
-			 const char *value)
+/* 0 or -ENOMEM. */
+static int chrome__put_metadata(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, const char *key,
+				const char *value)
 {
 	char *json = export__json_text(value);
 
@@ -90,7 +285,7 @@ int chrome__put_metadata(struct chrome *c, const char *name_json, uint32_t pid, 
 	return 0;
 }
 
-void chrome__put_sort_index(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, uint64_t index)
+static void chrome__put_sort_index(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, uint64_t index)
 {
 	chrome__put_event(c, "M", NULL, name_json, pid, tid, c->first_ns);
 	fprintf(c->out, ", \"args\": {\"sort_index\": %" PRIu64 "}}", index);
@@ -421,6 +616,219 @@ static int put_chrome_tracks(struct chrome *c, struct job *job, const struct tim
 	}
 	return err;
 }
+
+/* ---- the tracks of user/analysis/timeline/tracks.h ---- */
+
+/*
+ * Slices, instants and counters; their stacks as the format's stackFrames, to which "sf" refers. TensorBoard's form has the steps
+ * alone, as torch.profiler writes them.
+ */
+
+#define FIRST_LANE 16          /* above those of the timeline */
+#define HOST_PID   0x7fffffffu /* GPUs have the small numbers */
+
+static uint32_t shown_pid(const struct track *track)
+{
+	return track->pid ?: HOST_PID;
+}
+
+static uint32_t shown_tid(const struct track *track)
+{
+	return track->tid + (FIRST_LANE + track->kind) * LANE_TID;
+}
+
+static int put_names(struct chrome *c, const struct job *job, const struct track *track, bool process)
+{
+	uint32_t pid = shown_pid(track), tid = shown_tid(track);
+	char *title = track__title(track);
+	int err = title ? 0 : -ENOMEM;
+
+	if (!err && process && track->pid) {
+		struct rec_target target = common__target(job, track->pid);
+
+		err = chrome__put_metadata(c, "\"process_name\"", pid, 0, "name",
+					   *target.command ? target.command : "(unknown)");
+	} else if (!err && process) {
+		err = chrome__put_metadata(c, "\"process_name\"", pid, 0, "name", "host");
+	}
+	if (!err && process)
+		chrome__put_sort_index(c, "\"process_sort_index\"", pid, 0, pid);
+	/* A counter is no thread: its name stands above it. */
+	if (!err && !track__is_counter(track)) {
+		err = chrome__put_metadata(c, "\"thread_name\"", pid, tid, "name", title);
+		chrome__put_sort_index(c, "\"thread_sort_index\"", pid, tid, track->kind);
+	}
+	free(title);
+	return err;
+}
+
+static int put_args(struct chrome *c, const struct track_event *event, const struct track_arg *args)
+{
+	for (uint32_t i = 0; i < event->arg_cnt; i++) {
+		const struct track_arg *arg = &args[event->arg + i];
+		char *text = arg->text ? export__json_text(arg->text) : NULL;
+
+		if (arg->text && !text)
+			return -ENOMEM;
+		if (text)
+			fprintf(c->out, "%s\"%s\": %s", i ? ", " : "", arg->key, text);
+		else
+			fprintf(c->out, "%s\"%s\": %.9g", i ? ", " : "", arg->key, arg->number);
+		free(text);
+	}
+	return 0;
+}
+
+static int put_event(struct chrome *c, const struct track *track, const struct track_event *event,
+		     const struct track_arg *args)
+{
+	const char *category = export__track_category(track->kind);
+	char *name = export__json_text(event->name);
+	int err;
+
+	if (!name)
+		return -ENOMEM;
+	chrome__put_event(c, event->instant ? "i" : "X", category, name, shown_pid(track), shown_tid(track),
+			  event->start_ns);
+	free(name);
+	if (event->instant)
+		fputs(", \"s\": \"t\"", c->out);
+	else
+		chrome__put_us(c->out, "dur", event->duration_ns);
+	if (event->node)
+		fprintf(c->out, ", \"sf\": %u", event->node);
+	fputs(", \"args\": {", c->out);
+	err = put_args(c, event, args);
+	fputs("}}", c->out);
+	return err;
+}
+
+static int put_counters(struct chrome *c, const struct track *track)
+{
+	char *title = track__title(track), *name = title ? export__json_text(title) : NULL;
+
+	for (size_t i = 0; i < track->event_cnt && name; i++) {
+		const struct track_event *event = &track->events[i];
+
+		chrome__put_event(c, "C", export__track_category(track->kind), name, shown_pid(track), shown_tid(track),
+				  event->start_ns);
+		if (track__is_curve(track))
+			fprintf(c->out, ", \"args\": {\"value\": %.15g}}", event->real);
+		else
+			fprintf(c->out, ", \"args\": {\"value\": %" PRId64 "}}", event->value);
+	}
+	free(title);
+	free(name);
+	return name ? 0 : -ENOMEM;
+}
+
+/*
+ * A step ends where the next one begins. The plugin adds begin and duration as doubles of
+ * microseconds, of which several bits are lost, and takes what then overlaps for a mistake.
+ */
+#define ROUNDING_NS 2
+
+static void put_kineto_steps(struct chrome *c, const struct track *track)
+{
+	char name[64];
+
+	for (size_t i = 0; i < track->event_cnt; i++) {
+		const struct track_event *event = &track->events[i];
+
+		snprintf(name, sizeof(name), "\"" EXPORT_STEP_PREFIX "%" PRId64 "\"", event->value);
+		chrome__put_event(c, "X", "user_annotation", name, track->pid, shown_tid(track), event->start_ns);
+		chrome__put_us(c->out, "dur", event->duration_ns > ROUNDING_NS ? event->duration_ns - ROUNDING_NS : 0);
+		fprintf(c->out,
+			", \"args\": {\"External id\": %" PRIu64 ", \"Record function id\": 0, \"Ev Idx\": %" PRIu64
+			"}}",
+			c->event_cnt + 1, c->event_cnt);
+		c->event_cnt++;
+	}
+}
+
+static int put_track(struct chrome *c, const struct track *track, const struct track_arg *args)
+{
+	int err = 0;
+
+	if (c->kineto)
+		put_kineto_steps(c, track);
+	else if (track__is_counter(track))
+		err = put_counters(c, track);
+	else
+		for (size_t i = 0; i < track->event_cnt && !err; i++)
+			err = put_event(c, track, &track->events[i], args);
+	return err;
+}
+
+/* Writes the tracks (tracks.h) that the options choose. timeline: whose processes have names already. 0 or -ENOMEM. */
+static int chrome_tracks__put(struct chrome *c, struct job *job, const struct timeline *timeline,
+			      const struct export_options *options)
+{
+	size_t cnt;
+	const struct track *tracks = export__tracks(options, &cnt), *last = NULL;
+	int err = 0;
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		const struct track *track = &tracks[i];
+		bool process;
+
+		if (!export__has_track(options, track) || (c->kineto && track->kind != TRACK_STEPS))
+			continue;
+		process = (!last || last->pid != track->pid) && !export__is_in_timeline(timeline, track->pid);
+		err = put_names(c, job, track, process) ?: put_track(c, track, tracks__args(options->tracks));
+		last = track;
+	}
+	return err;
+}
+
+static bool has_stacks(const struct export_options *options)
+{
+	size_t cnt;
+	const struct track *tracks = export__tracks(options, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (export__has_track(options, &tracks[i]) &&
+		    (tracks[i].kind == TRACK_WAITS || tracks[i].kind == TRACK_SAMPLES))
+			return true;
+	return false;
+}
+
+/* Writes the stacks to which their events refer, behind a comma. 0 or -ENOMEM. */
+static int chrome_tracks__put_stacks(struct chrome *c, const struct export_options *options)
+{
+	size_t node_cnt, frame_cnt;
+	const struct calltree_node *nodes;
+	const struct calltree_frame *frames;
+
+	if (!has_stacks(options))
+		return 0;
+	nodes = calltree__nodes(tracks__stacks(options->tracks), &node_cnt);
+	frames = calltree__frames(tracks__stacks(options->tracks), &frame_cnt);
+	fputs(",\n\"stackFrames\": {", c->out);
+	for (size_t i = 1; i < node_cnt; i++) {
+		const struct calltree_frame *frame = &frames[nodes[i].frame];
+		char *name = export__json_text(frame->name),
+		     *file = frame->file ? export__json_text(frame->file) : NULL;
+
+		if (name)
+			fprintf(c->out, "%s\n\"%zu\": {\"name\": %s", i > 1 ? "," : "", i, name);
+		if (name && file)
+			fprintf(c->out, ", \"category\": %s", file);
+		if (name && file && frame->line)
+			fprintf(c->out, ", \"line\": %u", frame->line);
+		if (name && nodes[i].parent)
+			fprintf(c->out, ", \"parent\": \"%u\"", nodes[i].parent);
+		fputc('}', c->out);
+		free(name);
+		free(file);
+		if (!name || (frame->file && !file))
+			return -ENOMEM;
+	}
+	fputs("\n}", c->out);
+	return 0;
+}
+
+/* ---- together ---- */
 
 static int write_trace(struct job *job, const struct timeline *timeline, const struct export_options *options,
 		       FILE *out, bool kineto)

@@ -57,6 +57,9 @@ const struct export_ops *export__find(const char *name);
 /* Returns all names: "chrome, perfetto, ...". */
 const char *export__list(void);
 
+/* A stream that writes gzip to fd, which it takes. NULL with errno. */
+FILE *export__open_gzip(int fd);
+
 /* ---- what the formats share ---- */
 
 /* Returns "thread 7", "thread 7: steps and overlaps" or "stream 7"; malloc'ed. NULL: no memory. */

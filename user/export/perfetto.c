@@ -4,14 +4,97 @@
  * events. Each track is a packet sequence with an incremental clock and a name table of its own, so
  * that most packets are a time difference and two numbers.
  */
+
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/export/perfetto_private.h"
+#include "user/export/export.h"
+#include "user/export/proto.h"
 #include "user/lib/words.h"
 #include "user/report/common.h"
+
+/* Field numbers, by message (protos/perfetto/trace/perfetto_trace.proto). */
+enum { TRACE_PACKET = 1 };
+enum packet_field {
+	PACKET_CLOCK_SNAPSHOT = 6,
+	PACKET_TIMESTAMP = 8,
+	PACKET_SEQUENCE_ID = 10,
+	PACKET_TRACK_EVENT = 11,
+	PACKET_INTERNED_DATA = 12,
+	PACKET_SEQUENCE_FLAGS = 13,
+	PACKET_DEFAULTS = 59,
+	PACKET_TRACK_DESCRIPTOR = 60,
+};
+enum defaults_field { DEFAULTS_TRACK_EVENT = 11, DEFAULTS_CLOCK_ID = 58 };
+enum { EVENT_DEFAULTS_TRACK = 11 };
+enum snapshot_field { SNAPSHOT_CLOCKS = 1, SNAPSHOT_PRIMARY = 2 };
+enum clock_field { CLOCK_ID = 1, CLOCK_TIMESTAMP = 2, CLOCK_IS_INCREMENTAL = 3 };
+enum descriptor_field {
+	DESCRIPTOR_UUID = 1,
+	DESCRIPTOR_NAME = 2,
+	DESCRIPTOR_PROCESS = 3,
+	DESCRIPTOR_THREAD = 4,
+	DESCRIPTOR_PARENT = 5,
+	DESCRIPTOR_COUNTER = 8,
+};
+enum { COUNTER_UNIT = 3, COUNTER_UNIT_NAME = 6, UNIT_BYTES = 3 };
+enum process_field { PROCESS_PID = 1, PROCESS_NAME = 6 };
+enum thread_field { THREAD_PID = 1, THREAD_TID = 2, THREAD_NAME = 5 };
+enum event_field {
+	EVENT_CATEGORY_IIDS = 3,
+	EVENT_ANNOTATIONS = 4,
+	EVENT_TYPE = 9,
+	EVENT_NAME_IID = 10,
+	EVENT_CATEGORIES = 22,
+	EVENT_NAME = 23,
+	EVENT_COUNTER_VALUE = 30,
+	EVENT_DOUBLE_COUNTER_VALUE = 44,
+	EVENT_FLOW_IDS = 47,
+	EVENT_TERMINATING_FLOW_IDS = 48,
+};
+enum annotation_field {
+	ANNOTATION_NAME_IID = 1,
+	ANNOTATION_INT = 4,
+	ANNOTATION_DOUBLE = 5,
+	ANNOTATION_TEXT = 6,
+	ANNOTATION_NAME = 10,
+	ANNOTATION_TEXT_IID = 17,
+};
+enum interned_field { INTERNED_CATEGORIES = 1, INTERNED_NAMES = 2, INTERNED_ANNOTATIONS = 3, INTERNED_TEXTS = 29 };
+enum { ITEM_IID = 1, ITEM_TEXT = 2 };
+
+enum event_type { SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3, COUNTER = 4 };
+enum sequence_flag { STATE_CLEARED = 1, NEEDS_STATE = 2 };
+enum packet_clock { CLOCK_REALTIME_ID = 1, CLOCK_MONOTONIC_ID = 3, CLOCK_OF_SEQUENCE = 64 };
+
+#define PERFETTO_GROUP_TEXTS 5
+
+/*
+ * The texts of a group. The id of an interned text is (group index) * PERFETTO_GROUP_TEXTS +
+ * annotation.
+ */
+struct op_group_texts {
+	char *texts[PERFETTO_GROUP_TEXTS]; /* malloc'ed; NULL: none */
+};
+
+struct perfetto {
+	FILE *out;
+	struct proto packet;
+	const struct gpu_act *activities;
+	size_t activity_cnt;
+	bool *asked; /* by index in gpu__activities: the call caused work on the GPU */
+	const struct timeline_name *names;
+	char **texts;
+	struct op_group_texts *groups;
+	size_t name_cnt, group_cnt;
+	/* The track that is being written: */
+	uint32_t sequence;
+	uint64_t now_ns;
+	unsigned char *name_sent, *group_sent; /* by index */
+};
 
 /* Each sequence interns a category once; ids must not be 0. */
 #define CATEGORY_IID(category) ((category) + 1)
@@ -45,7 +128,8 @@ static const char *const annotation_names[] = {
 	[ANNOTATION_BLOCK] = "block",
 };
 
-size_t perfetto__begin_packet(struct perfetto *p)
+/* Begins a packet of the current sequence in p->packet. */
+static size_t perfetto__begin_packet(struct perfetto *p)
 {
 	size_t begun = proto__begin(&p->packet, TRACE_PACKET);
 
@@ -53,7 +137,8 @@ size_t perfetto__begin_packet(struct perfetto *p)
 	return begun;
 }
 
-int perfetto__end_packet(struct perfetto *p, size_t begun)
+/* Writes it. 0 or -ENOMEM. */
+static int perfetto__end_packet(struct perfetto *p, size_t begun)
 {
 	proto__end(&p->packet, begun);
 	if (p->packet.failed)
@@ -99,7 +184,7 @@ static uint64_t track_uuid(const struct timeline_track *track)
 	return make_uuid(track->pid, track->gpu << 24 ^ track->tid, 16 + track->lane);
 }
 
-uint64_t perfetto__process_uuid(uint32_t pid)
+static uint64_t perfetto__process_uuid(uint32_t pid)
 {
 	return make_uuid(pid, 0, 31);
 }
@@ -115,7 +200,8 @@ static int put_clocks(struct perfetto *p, const struct rec_host *host)
 	return perfetto__end_packet(p, packet);
 }
 
-int perfetto__put_process(struct perfetto *p, const struct job *job, uint32_t pid)
+/* Writes the track under which those of a process stand. 0 or -ENOMEM. */
+static int perfetto__put_process(struct perfetto *p, const struct job *job, uint32_t pid)
 {
 	struct rec_target target = common__target(job, pid);
 	size_t packet = perfetto__begin_packet(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR),
@@ -335,6 +421,235 @@ static int put_slices(struct perfetto *p, const struct timeline_track *track)
 	}
 	while (open && !err)
 		err = put_end(p, ends[--open]);
+	return err;
+}
+
+/* ---- the tracks of user/analysis/timeline/tracks.h ---- */
+
+/*
+ * Slices, instants and counters. Times are absolute; a stack is a text, which a sequence tells once.
+ */
+
+#define UUID_BIT (1ull << 63) /* no track of the timeline has it */
+
+enum { STACK_KEY = 1 };
+
+struct sequence {
+	struct perfetto *p;
+	const struct track *track;
+	const struct export_options *options;
+	uint64_t uuid;
+	uint32_t *told; /* by node: the sequence that has its stack as a text */
+};
+
+static int put_descriptor(const struct sequence *s)
+{
+	struct proto *packet = &s->p->packet;
+	size_t begun = perfetto__begin_packet(s->p), descriptor = proto__begin(packet, PACKET_TRACK_DESCRIPTOR),
+	       counter;
+	char *title = track__title(s->track);
+	int err;
+
+	proto__int(packet, DESCRIPTOR_UUID, s->uuid);
+	proto__text(packet, DESCRIPTOR_NAME, title ?: "");
+	if (s->track->pid)
+		proto__int(packet, DESCRIPTOR_PARENT, perfetto__process_uuid(s->track->pid));
+	if (track__is_counter(s->track)) {
+		counter = proto__begin(packet, DESCRIPTOR_COUNTER);
+		if (!strcmp(track__unit(s->track), "bytes"))
+			proto__int(packet, COUNTER_UNIT, UNIT_BYTES);
+		else
+			proto__text(packet, COUNTER_UNIT_NAME, track__unit(s->track));
+		proto__end(packet, counter);
+	}
+	proto__end(packet, descriptor);
+	err = perfetto__end_packet(s->p, begun);
+	free(title);
+	return title ? err : -ENOMEM;
+}
+
+/* Writes the clock of the sequence, its track, and the name of the one argument whose values are interned. */
+static int put_defaults(const struct sequence *s)
+{
+	struct proto *packet = &s->p->packet;
+	size_t begun = perfetto__begin_packet(s->p), message, inner;
+
+	proto__int(packet, PACKET_SEQUENCE_FLAGS, STATE_CLEARED);
+	message = proto__begin(packet, PACKET_DEFAULTS);
+	proto__int(packet, DEFAULTS_CLOCK_ID, CLOCK_MONOTONIC_ID);
+	inner = proto__begin(packet, DEFAULTS_TRACK_EVENT);
+	proto__int(packet, EVENT_DEFAULTS_TRACK, s->uuid);
+	proto__end(packet, inner);
+	proto__end(packet, message);
+	message = proto__begin(packet, PACKET_INTERNED_DATA);
+	inner = proto__begin(packet, INTERNED_ANNOTATIONS);
+	proto__int(packet, ITEM_IID, STACK_KEY);
+	proto__text(packet, ITEM_TEXT, "stack, innermost first");
+	proto__end(packet, inner);
+	proto__end(packet, message);
+	return perfetto__end_packet(s->p, begun);
+}
+
+/* malloc'ed; NULL: no memory. */
+static char *stack_text(const struct calltree *tree, uint32_t node)
+{
+	size_t cnt;
+	const struct calltree_node *nodes = calltree__nodes(tree, &cnt);
+	const struct calltree_frame *frames = calltree__frames(tree, &cnt);
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
+		return NULL;
+	for (const char *comma = ""; node && nodes[node].parent; node = nodes[node].parent, comma = "\n") {
+		const struct calltree_frame *frame = &frames[nodes[node].frame];
+
+		if (frame->kind <= CALLTREE_THREAD)
+			break;
+		fprintf(out, "%s%s", comma, frame->name);
+		if (frame->file)
+			fprintf(out, " (%s:%" PRIu32 ")", frame->file, frame->line);
+	}
+	if (!fclose(out))
+		return text;
+	free(text);
+	return NULL;
+}
+
+static int put_stack_text(const struct sequence *s, uint32_t node)
+{
+	struct proto *packet = &s->p->packet;
+	size_t interned, item;
+	char *text;
+
+	if (!node || s->told[node] == s->p->sequence)
+		return 0;
+	text = stack_text(tracks__stacks(s->options->tracks), node);
+	if (!text)
+		return -ENOMEM;
+	s->told[node] = s->p->sequence;
+	interned = proto__begin(packet, PACKET_INTERNED_DATA);
+	item = proto__begin(packet, INTERNED_TEXTS);
+	proto__int(packet, ITEM_IID, node);
+	proto__text(packet, ITEM_TEXT, text);
+	proto__end(packet, item);
+	proto__end(packet, interned);
+	free(text);
+	return 0;
+}
+
+static void put_arg(struct proto *packet, const struct track_arg *arg)
+{
+	size_t annotation = proto__begin(packet, EVENT_ANNOTATIONS);
+	uint64_t bits;
+
+	proto__text(packet, ANNOTATION_NAME, arg->key);
+	memcpy(&bits, &arg->number, sizeof(bits));
+	if (arg->text)
+		proto__text(packet, ANNOTATION_TEXT, arg->text);
+	else
+		proto__fixed64(packet, ANNOTATION_DOUBLE, bits);
+	proto__end(packet, annotation);
+}
+
+static size_t begin_event(const struct sequence *s, uint64_t time_ns, enum event_type type, size_t *begun)
+{
+	struct proto *packet = &s->p->packet;
+	size_t event;
+
+	*begun = perfetto__begin_packet(s->p);
+	proto__int(packet, PACKET_TIMESTAMP, time_ns);
+	proto__int(packet, PACKET_SEQUENCE_FLAGS, NEEDS_STATE);
+	event = proto__begin(packet, PACKET_TRACK_EVENT);
+	proto__int(packet, EVENT_TYPE, type);
+	return event;
+}
+
+static int put_event(const struct sequence *s, const struct track_event *event)
+{
+	const struct track_arg *args = tracks__args(s->options->tracks);
+	struct proto *packet = &s->p->packet;
+	size_t begun, message = begin_event(s, event->start_ns, event->instant ? INSTANT : SLICE_BEGIN, &begun), inner;
+	int err;
+
+	proto__text(packet, EVENT_CATEGORIES, export__track_category(s->track->kind));
+	proto__text(packet, EVENT_NAME, event->name);
+	for (uint32_t i = 0; i < event->arg_cnt; i++)
+		put_arg(packet, &args[event->arg + i]);
+	if (event->node) {
+		inner = proto__begin(packet, EVENT_ANNOTATIONS);
+		proto__int(packet, ANNOTATION_NAME_IID, STACK_KEY);
+		proto__int(packet, ANNOTATION_TEXT_IID, event->node);
+		proto__end(packet, inner);
+	}
+	proto__end(packet, message);
+	err = put_stack_text(s, event->node);
+	err = perfetto__end_packet(s->p, begun) ?: err;
+	if (err || event->instant)
+		return err;
+	message = begin_event(s, event->start_ns + event->duration_ns, SLICE_END, &begun);
+	proto__end(packet, message);
+	return perfetto__end_packet(s->p, begun);
+}
+
+static int put_counter(const struct sequence *s, const struct track_event *event)
+{
+	size_t begun, message = begin_event(s, event->start_ns, COUNTER, &begun);
+	uint64_t bits;
+
+	if (track__is_curve(s->track)) {
+		memcpy(&bits, &event->real, sizeof(bits));
+		proto__fixed64(&s->p->packet, EVENT_DOUBLE_COUNTER_VALUE, bits);
+	} else {
+		proto__int(&s->p->packet, EVENT_COUNTER_VALUE, event->value);
+	}
+	proto__end(&s->p->packet, message);
+	return perfetto__end_packet(s->p, begun);
+}
+
+static int put_track(const struct sequence *s)
+{
+	int err = put_descriptor(s) ?: put_defaults(s);
+
+	for (size_t i = 0; i < s->track->event_cnt && !err; i++)
+		err = track__is_counter(s->track) ? put_counter(s, &s->track->events[i])
+						  : put_event(s, &s->track->events[i]);
+	return err;
+}
+
+/*
+ * In perfetto_tracks.c: writes the tracks (tracks.h) that the options choose. timeline: whose
+ * processes have a track already. 0 or -ENOMEM.
+ */
+static int perfetto_tracks__put(struct perfetto *p, const struct job *job, const struct timeline *timeline,
+				const struct export_options *options)
+{
+	size_t cnt, node_cnt = 0;
+	const struct track *tracks = export__tracks(options, &cnt), *last = NULL;
+	struct sequence s = {.p = p, .options = options};
+	int err = 0;
+
+	if (!cnt)
+		return 0;
+	calltree__nodes(tracks__stacks(options->tracks), &node_cnt);
+	s.told = calloc(node_cnt + 1, sizeof(*s.told));
+	if (!s.told)
+		return -ENOMEM;
+	for (size_t i = 0; i < cnt && !err; i++) {
+		const struct track *track = &tracks[i];
+
+		if (!export__has_track(options, track))
+			continue;
+		p->sequence++;
+		if (track->pid && (!last || last->pid != track->pid) && !export__is_in_timeline(timeline, track->pid))
+			err = perfetto__put_process(p, job, track->pid);
+		s.track = track;
+		s.uuid = UUID_BIT | i;
+		err = err ?: put_track(&s);
+		last = track;
+	}
+	free(s.told);
 	return err;
 }
 

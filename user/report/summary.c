@@ -217,7 +217,7 @@ static const struct rec_overhead *measured_of(const struct summary *summary, con
 }
 
 /* In summary_budget.c. Adds in how many parts of its time a job that rested was recorded, and what its rests say. */
-static void summary__say_budget(const struct summary *summary, const struct seen *seen, struct lines *lines)
+static void say_budget(const struct summary *summary, const struct seen *seen, struct lines *lines)
 {
 	const struct line_text how = {seen->budget_micros ? "Budget" : "Paused", LINE_PLAIN, 2, 1, 0};
 	const struct line_text more = {"", LINE_PLAIN, 2, 1, 0};
@@ -242,7 +242,7 @@ static void summary__say_budget(const struct summary *summary, const struct seen
 }
 
 /* What the rests say of the cost: "job 0.4 % slower (measured, +-0.1)". false: nothing. */
-static bool summary__measured(const struct summary *summary, char *out, size_t room)
+static bool say_measured(const struct summary *summary, char *out, size_t room)
 {
 	const struct seen seen = job__seen(summary->job);
 	const struct rec_overhead *overhead = measured_of(summary, &seen);
@@ -341,7 +341,7 @@ char *summary__slowdown_why(const struct summary *summary)
 }
 
 /* In summary_slowdown.c. Adds since when steps are longer, by how much, and why, if they are. 0 or -ENOMEM. */
-static int summary__say_slowdown(const struct summary *summary, struct lines *lines)
+static int say_slowdown(const struct summary *summary, struct lines *lines)
 {
 	const struct slowdown *slowdown = &summary->slowdown;
 	const struct step *first, *last;
@@ -429,7 +429,7 @@ static void say_loader(const struct summary *summary, const struct loader *loade
 }
 
 /* Adds what is said of DataLoaders that have workers, if there are some. */
-static void summary__say_workers(const struct summary *summary, struct lines *lines)
+static void say_workers(const struct summary *summary, struct lines *lines)
 {
 	size_t cnt, workers = 0, shown = 0;
 	const struct rec_target *targets;
@@ -507,7 +507,7 @@ static void say_title(const struct summary *summary, struct lines *lines)
 		summary_words__duration(seen.ns, window);
 	lines__add(lines, &how, "%s of %s%s%s%s", window, what, python, torch, jax);
 	if (seen.rests)
-		summary__say_budget(summary, &seen, lines);
+		say_budget(summary, &seen, lines);
 	if (job__dropped(summary->job)->hdr.type)
 		lines__add(lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 1, 0},
 			   "%" PRIu64
@@ -810,7 +810,7 @@ static void say_cost(const struct summary *summary, struct lines *lines)
 	const struct job_counter *counters = job__counters(summary->job, &cnt), *most = counters;
 	char slower[64] = "not recorded", cpu[64] = "", lost[224] = "nothing lost";
 
-	if (!summary__measured(summary, slower, sizeof(slower)) && target >= 0)
+	if (!say_measured(summary, slower, sizeof(slower)) && target >= 0)
 		snprintf(slower, sizeof(slower), "job at least %.2g %% slower", target);
 	if (own >= 0)
 		snprintf(cpu, sizeof(cpu), ", stepflame %.2g %% of a core", own);
@@ -928,7 +928,7 @@ static int print_summary(const struct summary *summary, FILE *out)
 	say_title(summary, &lines);
 	if (summary->track) {
 		say_steps(summary, &lines);
-		err = err ?: summary__say_slowdown(summary, &lines) ?: say_stall(summary, &lines) ?: say_limit(summary, &lines)
+		err = err ?: say_slowdown(summary, &lines) ?: say_stall(summary, &lines) ?: say_limit(summary, &lines)
 			  ?: say_slow(summary, &lines);
 		say_phases(summary, &lines);
 	} else {
@@ -937,7 +937,7 @@ static int print_summary(const struct summary *summary, FILE *out)
 	err = err ?: say_longest(summary, &lines);
 	say_gpu(summary, &lines);
 	say_ranks(summary, &lines);
-	summary__say_workers(summary, &lines);
+	say_workers(summary, &lines);
 	err = err ?: say_resources(summary, &lines);
 	say_notes(summary, &lines);
 	say_cost(summary, &lines);

@@ -4,26 +4,23 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "user/lib/capabilities.h"
 #include "user/lib/clock.h"
 #include "user/lib/log.h"
 #include "user/watch/http.h"
+#include "user/watch/rightless.h"
+#include "user/watch/secret_file.h"
 #include "user/watch/tls.h"
 
-#define NOBODY       65534
 #define OWN_FILES    14 /* that the child has besides connections, with what libevent opens */
 #define AGAIN_NS     60000000000ull
 #define ADDRESS_ONLY (AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE)
@@ -100,36 +97,9 @@ static const char *fix_of(int err)
 
 /* ---- files ---- */
 
-static int refuse_file(const char *what, const char *path, const char *why, const char *fix)
-{
-	log__error(fix, "cannot use the %s in %s: %s", what, path, why);
-	return -EINVAL;
-}
-
-/* A regular file; secret: that nobody else may read or write. The descriptor, or -EINVAL after a message. */
-static int open_file(const char *what, const char *path, const char *option, bool secret)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	char fix[64];
-	struct stat st;
-	int err = 0;
-
-	snprintf(fix, sizeof(fix), "name a file that can be read with %s", option);
-	if (fd < 0 || fstat(fd, &st))
-		err = refuse_file(what, path, strerror(errno), fix);
-	else if (!S_ISREG(st.st_mode))
-		err = refuse_file(what, path, "it is no regular file", fix);
-	else if (secret && ((st.st_uid && st.st_uid != geteuid()) || st.st_mode & (S_IRWXG | S_IRWXO)))
-		err = refuse_file(what, path, "others may read or write it",
-				  "chmod 600 FILE, and chown it to who runs this");
-	if (err && fd >= 0)
-		close(fd);
-	return err ?: fd;
-}
-
 static int read_token(struct listener *listener, const char *path)
 {
-	int fd = open_file("token", path, "--token-file", true);
+	int fd = secret_file__open("token", path, "--token-file", true);
 	char text[LISTENER_TOKEN_MAX + 2];
 	ssize_t got;
 
@@ -140,12 +110,12 @@ static int read_token(struct listener *listener, const char *path)
 	while (got > 0 && strchr(" \t\r\n", text[got - 1]))
 		got--;
 	if (got < LISTENER_TOKEN_MIN || got > LISTENER_TOKEN_MAX)
-		return refuse_file("token", path, "it has less than 16 characters, or more than 256",
-				   "make one: head -c 32 /dev/urandom | base64 > FILE");
+		return secret_file__refuse("token", path, "it has less than 16 characters, or more than 256",
+					   "make one: head -c 32 /dev/urandom | base64 > FILE");
 	for (ssize_t i = 0; i < got; i++)
 		if (text[i] <= ' ' || text[i] > '~')
-			return refuse_file("token", path, "it has a blank, or what is not ASCII",
-					   "write one word into the file");
+			return secret_file__refuse("token", path, "it has a blank, or what is not ASCII",
+						   "write one word into the file");
 	memcpy(listener->token, text, got);
 	listener->token[got] = 0;
 	return 0;
@@ -155,29 +125,13 @@ static int read_token(struct listener *listener, const char *path)
 
 static _Noreturn void become_server(const struct listener *listener, int socket, int channel, pid_t owner)
 {
-	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP};
-	const struct rlimit files = {HTTP_CLIENTS + OWN_FILES, HTTP_CLIENTS + OWN_FILES}, none = {0, 0};
+	const int fds[] = {socket, channel};
 
-	for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
-		signal(ignored[i], SIG_IGN);
-	prctl(PR_SET_NAME, "stepflame-http");
-	if (dup2(socket, 3) < 0 || dup2(channel, 4) < 0 || close_range(5, ~0U, 0))
-		_exit(EXIT_FAILURE);
-	setrlimit(RLIMIT_NOFILE, &files);
-	setrlimit(RLIMIT_FSIZE, &none);
-	/* Without CAP_SETUID it stays who it is, without capabilities. */
-	if (!geteuid() && !setgroups(0, NULL) && !setresgid(NOBODY, NOBODY, NOBODY) &&
-	    setresuid(NOBODY, NOBODY, NOBODY))
-		_exit(EXIT_FAILURE);
-	capabilities__drop();
-	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	prctl(PR_SET_DUMPABLE, 0);
-	prctl(PR_SET_PDEATHSIG,
-	      SIGKILL); /* a child that keeps an event has the channel, too, and may be there for longer */
-	if (getppid() != owner)
-		_exit(EXIT_SUCCESS);
-	_exit(http__serve(3, 4, *listener->token ? listener->token : NULL, listener->options.cert_file) ? EXIT_FAILURE
-													: EXIT_SUCCESS);
+	rightless__become_or_exit("stepflame-http", owner, fds, 2, HTTP_CLIENTS + OWN_FILES);
+	_exit(http__serve(RIGHTLESS_FD, RIGHTLESS_FD + 1, *listener->token ? listener->token : NULL,
+			  listener->options.cert_file)
+		      ? EXIT_FAILURE
+		      : EXIT_SUCCESS);
 }
 
 /* 0 or -errno. */
@@ -265,10 +219,10 @@ static int send_certificate(struct listener *listener)
 
 	listener->cert = stamp_of(options->cert_file);
 	listener->key = stamp_of(options->key_file);
-	fds[0] = open_file("certificate", options->cert_file, "--tls-cert", false);
+	fds[0] = secret_file__open("certificate", options->cert_file, "--tls-cert", false);
 	if (fds[0] < 0)
 		return fds[0];
-	fds[1] = open_file("key", options->key_file, "--tls-key", true);
+	fds[1] = secret_file__open("key", options->key_file, "--tls-key", true);
 	err = fds[1] < 0 ? fds[1] : send_files(listener, HTTP_TLS, fds, HTTP_FDS);
 	if (fds[1] >= 0) {
 		close(fds[1]);

@@ -345,6 +345,14 @@ static void write_host(FILE *out, const struct metrics *metrics, const struct wa
 	fprintf(out, "stepflame_left_out_steps_total %" PRIu64 "\n", metrics->left_out);
 	write_help(out, "stepflame_probe_hits_total", "counter", "Hits of probes in all jobs.");
 	fprintf(out, "stepflame_probe_hits_total %" PRIu64 "\n", (uint64_t)metrics->cost.hits);
+	if (metrics->pushes) {
+		write_help(out, "stepflame_profiles_total", "counter",
+			   "Profiles that were pushed, and that were lost.");
+		fprintf(out,
+			"stepflame_profiles_total{result=\"sent\"} %" PRIu64
+			"\nstepflame_profiles_total{result=\"lost\"} %" PRIu64 "\n",
+			metrics->sent, metrics->lost);
+	}
 	write_help(out, "stepflame_ring_bytes", "gauge", "Size of the ring on the disk.");
 	fprintf(out, "stepflame_ring_bytes %" PRIu64 "\n", ring_bytes);
 	write_help(out, "stepflame_cpu_seconds_total", "counter", "CPU time of stepflame itself.");

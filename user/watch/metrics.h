@@ -26,6 +26,8 @@ struct metrics {
 	uint64_t left_out;                  /* step boundaries of others */
 	uint64_t events[TRIGGER__COUNT][2]; /* not kept, kept */
 	struct rec_cost cost;               /* the last one */
+	bool pushes;                        /* profiles to a server: */
+	uint64_t sent, lost;
 };
 
 /* What is known of a process that makes steps. */

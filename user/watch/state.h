@@ -14,6 +14,7 @@
 #include "user/watch/jobs.h"
 #include "user/watch/listener.h"
 #include "user/watch/metrics.h"
+#include "user/watch/push.h"
 #include "user/watch/status.h"
 #include "user/watch/watch.h"
 
@@ -25,6 +26,7 @@ struct watch {
 	enum watch_pause pause; /* there is neither a session nor a ring */
 	struct control control;
 	struct listener listener;
+	struct push push;
 	struct session *session;
 	struct recording_writer *ring;
 	struct trigger *trigger;

@@ -76,7 +76,10 @@ static int open_folder(struct watch *watch)
 	if (err)
 		return err;
 	err = control__open(&watch->control, state);
-	return err ? refuse_entry(state, CONTROL_NAME, err) : listener__open(&watch->listener, &watch->options->listen);
+	if (err)
+		return refuse_entry(state, CONTROL_NAME, err);
+	return listener__open(&watch->listener, &watch->options->listen)
+		       ?: push__open(&watch->push, &watch->options->push);
 }
 
 /* What the ring had so far may be what somebody looks for: it takes another name. */
@@ -132,6 +135,20 @@ static void tell_metrics(struct watch *watch, const struct session_progress *pro
 	if (progress)
 		write_metrics(watch, progress);
 	listener__tell(&watch->listener, progress ? watch->metrics_path : NULL, watch->now_ns);
+}
+
+/* 0 or -errno that ends the session. */
+static int push_profiles(struct watch *watch)
+{
+	bool due = push__is_due(&watch->push, watch->now_ns);
+	int err = due ? session__snapshot(watch->session) : 0;
+
+	if (due && !err)
+		push__now(&watch->push, watch->ring, &watch->jobs, &watch->metrics, watch->now_ns);
+	watch->metrics.pushes = watch->options->push.url;
+	watch->metrics.sent = push__sent(&watch->push);
+	watch->metrics.lost = push__lost(&watch->push);
+	return err;
 }
 
 /* Of a host with very many processes, or on which jobs come and go all the time. When may the next one be? */
@@ -208,6 +225,7 @@ static int pause_all(struct watch *watch)
 {
 	int err = end(watch, true);
 
+	push__skip(&watch->push);
 	watched_jobs__free(&watch->jobs);
 	metrics__forget(&watch->metrics);
 	trigger__free(watch->trigger);
@@ -270,7 +288,7 @@ static int watch_for_a_while(struct watch *watch, struct session_progress *progr
 	session__progress(watch->session, progress);
 	watch->now_ns = progress->now_ns;
 	err = err ?: recording_writer__tick(watch->ring, watch__kept_from(watch)) ?: look_for_jobs(watch) ?: watch__look_for_events(watch);
-	err = err ?: watch__keep_regularly(watch);
+	err = err ?: watch__keep_regularly(watch) ?: push_profiles(watch);
 	events__busy(&watch->events);
 	tell_metrics(watch, progress);
 	return err ?: renew(watch, progress);
@@ -332,6 +350,7 @@ int watch__run(const struct watch_options *options, const volatile sig_atomic_t 
 	end_err = end(&watch, !err);
 	control__close(&watch.control);
 	listener__close(&watch.listener);
+	push__close(&watch.push);
 	events__end(&watch.events);
 	trigger__free(watch.trigger);
 	metrics__free(&watch.metrics);

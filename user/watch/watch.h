@@ -12,10 +12,12 @@
 #include "user/analysis/live/trigger.h"
 #include "user/session/session.h"
 #include "user/watch/listener.h"
+#include "user/watch/push.h"
 
 struct watch_options {
 	const char *state;              /* the folder */
 	struct listener_options listen; /* where scrapers get the metrics */
+	struct push_options push;       /* where profiles go */
 	uint64_t duration_ns;           /* 0: until it is told to stop */
 	uint64_t renew_ns;              /* a ring that is older gives way to a new one while no job runs */
 	uint64_t last_ns;               /* that the ring keeps */
