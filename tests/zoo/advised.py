@@ -11,6 +11,7 @@ Markdown. Each job runs by itself, and the two of a kind in turn, twice.
 import argparse
 import os
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -73,6 +74,11 @@ def measure(run, seconds, file=None):
         run.end()
 
 
+def end(number, frame):
+    """Ends what it has started, too."""
+    sys.exit(128 + number)
+
+
 def try_kind(kind, python, seconds, folder):
     before, after, promises, number, found = [], [], [], 0, None
     for i in range(ROUNDS):
@@ -100,6 +106,7 @@ def main():
     p.add_argument("--seconds", type=float, default=8, help="length of a recording (default: %(default)s)")
     p.add_argument("--python", default=sys.executable, help="one that has torch")
     options = p.parse_args()
+    signal.signal(signal.SIGTERM, end)
     print("| job | class | advice | ms a step | promised | as advised | |\n|---|---|---|---|---|---|---|")
     for kind in options.kinds or KINDS:
         with tempfile.TemporaryDirectory(prefix="advised-") as folder:
