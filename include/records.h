@@ -72,6 +72,7 @@ enum rec_type {
 	REC_JOB,           /* user: which job a process is of: resource_records.h */
 	REC_GPU_USER,      /* user: a process uses a GPU, by NVML, cumulative */
 	REC_COPIED,        /* user: pages that a forked process has copied: resource_records.h */
+	REC_INSTALLED,     /* user: a package that was installed into a folder of PYTHONPATH */
 	REC__COUNT,
 };
 
@@ -295,6 +296,12 @@ struct rec_spans {
 	__u32 bytes; /* of payload */
 	__u64 base_ns;
 	__u8 payload[]; /* padded to a multiple of 8 */
+};
+
+/* What was installed is not the user's own: the name of a package's folder, with the '/', or of a module's file. */
+struct rec_installed {
+	struct rec_hdr hdr;
+	__u64 path;
 };
 
 /*

@@ -248,8 +248,9 @@ def sample(
     syscall=-1,
     waker=(0, 0),
     file_id=0,
+    ran=0,
 ):
-    """cause: one of CAUSES; waker: (pid, tid); file_id: name id."""
+    """cause: one of CAUSES; waker: (pid, tid); file_id: name id; ran: the pid of who had the CPU."""
     return record(
         "SAMPLE",
         time_ns=time_ns,
@@ -268,6 +269,7 @@ def sample(
         waker_pid=waker[0],
         waker_tid=waker[1],
         file=file_id,
+        ran_pid=ran,
     )
 
 

@@ -124,11 +124,13 @@ def test_one_kind(tmp_path):
     assert group["where"][0]["name"] == "evaluate"
 
 
-def planted(tmp_path, files, slow):
+def planted(tmp_path, files, slow, installed=()):
     """The place of every 10th step, which sleeps at the innermost of `slow`; files: {function: path}; the first one is where the program was entered."""
     records = [rec.host(), rec.target(PID), rec.window(START, START + 10**10, 100, 3)]
     for number, (function, file) in enumerate(files.items()):
         records += [rec.name(50 + number, file), rec.name(150 + number, function), rec.code(60 + number, 50 + number, 150 + number, 10, [(0, 10)])]
+    for number, path in enumerate(installed):
+        records += [rec.name(250 + number, path), rec.record("INSTALLED", path=250 + number)]
     numbers = {function: 60 + number for number, function in enumerate(files)}
     records += [rec.stack(200, [(numbers[function], 0) for function in slow]), rec.stack(201, [(60, 0)]), rec.boundary(PID, PID, 0, START, rule=3)]
     records += [rec.name(FORWARD, "forward"), rec.path(FORWARD, [(rec.FORWARD, FORWARD)])]
@@ -172,6 +174,24 @@ def test_generated_code(tmp_path):
     """The user's line is the one that calls what torch.compile wrote."""
     files = {"<module>": "/home/me/train.py", "step": "/home/me/train.py", "call": "/tmp/torchinductor_me/ab/cabc.py"}
     assert planted(tmp_path, files, ["call", "step", "<module>"]) == "step"
+
+
+@pytest.mark.parametrize(
+    "installed, place",
+    [
+        ([], "tokenize"),
+        (["/srv/libs/texts/"], "main"),
+        (["/srv/libs/text"], "tokenize"),
+        (["/srv/libs/tex/", "/srv/libs/texts"], "tokenize"),
+        (["/srv/libs/texts/data.py"], "main"),
+        (["", "/"] + ["/srv/libs/%d/" % i for i in range(2000)], "tokenize"),
+    ],
+    ids=["a folder of one's own", "a package", "the begin of a name", "other packages", "a module", "nothing, and too many"],
+)
+def test_installed_by_target(tmp_path, installed, place):
+    """A package in a folder that pip install --target made is not the user's own, a package beside it is."""
+    files = {"<module>": "/home/me/train.py", "main": "/home/me/train.py", "tokenize": "/srv/libs/texts/data.py"}
+    assert planted(tmp_path, files, ["tokenize", "main", "<module>"], installed) == place
 
 
 MACHINE, MEMORY = 64 * 10**9, 1  # bytes; enum resource_known
@@ -236,3 +256,23 @@ def test_counted_pages(tmp_path, counts, pages, said):
     text = " ".join(helpers.report_text(file).split())
     assert ("workers copy pages that they share with their process (copy on write): 240 MB a minute" in text) == said, text
     assert ("copy pages" in text) == said, text
+
+
+@pytest.mark.parametrize("own, advised", [(0, ["see what else runs"]), (3, ["see what else runs", "fewer threads"]), (8, ["fewer threads"])])
+def test_who_has_the_cpu(tmp_path, own, advised):
+    """Where its own threads and other programs have the CPU in turn, both are told: of ten waits of a step, its threads end `own`."""
+    records, other, seconds = [*preamble(), rec.boundary(PID, PID, 0, START, rule=3)], 777, 12
+    for second in range(seconds + 1):
+        at = START + second * 10**9
+        records.append(rec.record("MACHINE", time_ns=at, pid=PID, processors=2, busy_ns=second * 2 * 10**9, memory_bytes=MACHINE, available_bytes=10**9))
+        records.append(rec.record("RESOURCES", time_ns=at, pid=PID, user_ns=second * 10**9))
+    for index in range(1, seconds * 100):
+        at = START + index * 10 * MS
+        for wait in range(10):
+            end = at - 9 * MS + wait * MS * 4 // 5
+            records.append(rec.sample(PID, PID, rec.WAIT, end, MS // 2, 210, FORWARD, cause="run_queue", ran=PID if wait < own else other))
+        records.append(rec.boundary(PID, PID, index, at, [0, 0, 5 * MS, 5 * MS], 3))
+    found, _ = track(tmp_path, records)
+    assert found["verdict"]["class"] == "CPU-starved"
+    assert len(found["verdict"]["next"]) == len(advised), found["verdict"]
+    assert all(words in text for words, text in zip(advised, found["verdict"]["next"])), found["verdict"]

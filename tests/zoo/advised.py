@@ -11,6 +11,7 @@ Markdown. Each job runs by itself, and the two of a kind in turn, twice.
 import argparse
 import os
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -32,7 +33,7 @@ KINDS = {  # words that the advice has to have
     "saves": "save less often",
     "sleeps": "instead of sleeping",
     "evaluates": "do it less often",
-    "asks_late": "ask them earlier|start that thread's work earlier",
+    "asks_late": "more threads or processes that get batches",
 }
 
 
@@ -55,7 +56,8 @@ def promise(found, before):
     workers = re.search(r"with (\d+) a batch would take ([\d.e+-]+) ms", text)
     if workers:
         return float(workers[2]) / 1e3, int(workers[1])
-    return before * (1 - (found["verdict"]["share"] or 0)), 0
+    share = found["verdict"]["share"]
+    return before * (1 - share) if share else None, 0
 
 
 def measure(run, seconds, file=None):
@@ -72,23 +74,30 @@ def measure(run, seconds, file=None):
         run.end()
 
 
+def end(number, frame):
+    """Ends what it has started, too."""
+    sys.exit(128 + number)
+
+
 def try_kind(kind, python, seconds, folder):
     before, after, promises, number, found = [], [], [], 0, None
     for i in range(ROUNDS):
         took, found = measure(run_of(kind, False, python, folder / ("before%d" % i), 0), seconds, folder / ("%d.rec" % i))
         best, number = promise(found, took)
         before.append(took)
-        promises.append(best)
+        promises += [best] if best else []
         after.append(measure(run_of(kind, True, python, folder / ("after%d" % i), number), seconds)[0])
     advice = "; ".join(found["verdict"]["next"])
-    took, best, is_now = min(before), min(promises), min(after)
+    took, best, is_now = min(before), min(promises, default=None), min(after)
     if not re.search(KINDS[kind], advice):
         judged = "other advice"
+    elif not best:
+        judged = "no figure was promised"
     elif abs(is_now - best) <= WITHIN * max(is_now, best):
         judged = "as promised"
     else:
         judged = "better than promised" if is_now < best else "promised too much"
-    return "| %s | %s | %s | %.3g | %.3g | %.3g | %s |" % (kind, found["verdict"]["class"], advice[:110], took * 1e3, best * 1e3, is_now * 1e3, judged)
+    return "| %s | %s | %s | %.3g | %.3g | %.3g | %s |" % (kind, found["verdict"]["class"], advice[:110], took * 1e3, best * 1e3 if best else 0, is_now * 1e3, judged)
 
 
 def main():
@@ -97,6 +106,7 @@ def main():
     p.add_argument("--seconds", type=float, default=8, help="length of a recording (default: %(default)s)")
     p.add_argument("--python", default=sys.executable, help="one that has torch")
     options = p.parse_args()
+    signal.signal(signal.SIGTERM, end)
     print("| job | class | advice | ms a step | promised | as advised | |\n|---|---|---|---|---|---|---|")
     for kind in options.kinds or KINDS:
         with tempfile.TemporaryDirectory(prefix="advised-") as folder:

@@ -144,6 +144,8 @@ def judge_place(found, expect, python):
         return []
     if not told:
         return [(ABSTAINED, "the verdict has no place")]
+    if expect.no_place and expect.no_place in told:
+        return [(WRONG, "the verdict's place %s" % told)]
     words = re.findall(r"[^\s,]+", told)
     return [(RIGHT if any(names_match(word, expect.place, python) for word in words) else WRONG, "the verdict's place %s" % told)]
 

@@ -73,9 +73,25 @@ static bool is_in_roots(const struct own_code *o, const char *file)
 	return false;
 }
 
+/* By the metadata of what is in a folder of PYTHONPATH. */
+static bool is_installed(const struct own_code *o, const char *file)
+{
+	const uint64_t *paths = o->stacks->installed.items;
+
+	for (size_t i = 0; i < o->stacks->installed.cnt; i++) {
+		const char *path = names__find(o->names, paths[i]);
+		size_t length = path ? strlen(path) : 0;
+
+		if (length > 1 && !strncmp(file, path, length) && (path[length - 1] == '/' || !file[length]))
+			return true;
+	}
+	return false;
+}
+
 static bool is_own(const struct own_code *o, const char *file)
 {
-	return !is_standard(file) && !in_packages(file) && !is_generated(file) && !is_in_roots(o, file);
+	return !is_standard(file) && !in_packages(file) && !is_generated(file) && !is_in_roots(o, file) &&
+	       !is_installed(o, file);
 }
 
 /* ---- folders of packages ---- */

@@ -107,6 +107,16 @@ static int stacks__add_path(struct stacks *stacks, const struct rec_path *record
 	return path->known ? 0 : -ENOMEM;
 }
 
+static int stacks__add_installed(struct stacks *stacks, const struct rec_installed *record)
+{
+	uint64_t *path =
+		stacks->installed.cnt < STACKS_INSTALLED_MAX ? array__add(&stacks->installed, sizeof(*path)) : NULL;
+
+	if (path)
+		*path = record->path;
+	return path || stacks->installed.cnt == STACKS_INSTALLED_MAX ? 0 : -ENOMEM;
+}
+
 int stacks__add(struct stacks *stacks, const struct rec_hdr *record)
 {
 	switch (record->type) {
@@ -116,6 +126,8 @@ int stacks__add(struct stacks *stacks, const struct rec_hdr *record)
 		return stacks__add_stack(stacks, (const void *)record);
 	case REC_PATH:
 		return stacks__add_path(stacks, (const void *)record);
+	case REC_INSTALLED:
+		return stacks__add_installed(stacks, (const void *)record);
 	default:
 		return -EINVAL;
 	}
@@ -241,6 +253,7 @@ void stacks__free(struct stacks *stacks)
 	for (size_t i = 0; i < stacks->codes.cnt; i++)
 		free(codes[i].lines);
 	free(codes);
+	free(stacks->installed.items);
 	intern__free(&stacks->code_ids);
 	*stacks = (struct stacks){0};
 }

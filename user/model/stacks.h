@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The stacks and paths of samples: takes REC_CODE, REC_STACK and REC_PATH, and returns functions,
+ * The stacks and paths of samples: takes REC_CODE, REC_STACK, REC_PATH and REC_INSTALLED, and returns functions,
  * stacks and paths by the numbers that samples.h gives. Part of the job (job.h), which owns it. A
  * definition may come later than the first reference to it, or never; until it comes, the number
  * exists but `known` is false.
@@ -43,13 +43,16 @@ struct path {
 	bool known;
 };
 
+#define STACKS_INSTALLED_MAX 1024
+
 struct stacks {
 	struct intern code_ids, stack_ids, path_ids;
 	struct array codes, stacks, paths; /* by number */
+	struct array installed;            /* names of paths, of REC_INSTALLED: at most STACKS_INSTALLED_MAX */
 };
 
 /*
- * Takes one of the three records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an
+ * Takes one of these records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an
  * invalid record.
  */
 int stacks__add(struct stacks *stacks, const struct rec_hdr *record);

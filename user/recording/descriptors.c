@@ -117,6 +117,7 @@
 	X(periods, NUMBER) X(throttled, NUMBER) X(throttled_ns, NUMBER)
 #define REC_COPIED_FIELDS(X, A) \
 	X(time_ns, TIME) X(pid, PID) X(pages, NUMBER) X(copied, NUMBER) X(pad, PAD) X(each_bytes, NUMBER)
+#define REC_INSTALLED_FIELDS(X, A) X(path, ID)
 #define REC_AWAITED_FIELDS(X, A) \
 	X(pid, PID) X(offset, NUMBER) X(code, ID) X(on, NUMBER) X(pad, PAD) X(name, ID)
 #define REC_STEPS_FIELDS(X, A) \

@@ -45,6 +45,7 @@ struct target;
 	X(AWAITED, awaited)     \
 	X(SYSCALLS, syscalls)   \
 	X(STEP_AT, step_at)     \
+	X(PACKAGES, packages)   \
 	X(TICKS, ticks)         \
 	X(NVML, nvml)           \
 	X(RESOURCES, resources) \

@@ -40,8 +40,8 @@ def set_up(worker):
 
 
 def own_loader(trainer):
-    """No workers; advised: some."""
-    trainer.run(DataLoader(Rows(1 << 24, seconds=0.0005), batch_size=8, num_workers=2 if ADVISED else 0))
+    """No workers; advised: as many as keep up."""
+    trainer.run(DataLoader(Rows(1 << 24, seconds=0.001), batch_size=8, num_workers=6 if ADVISED else 0))
 
 
 def few_workers(trainer):
@@ -159,7 +159,7 @@ def evaluates(trainer):
 
 
 def asks_late(trainer):
-    """Waits for an answer of another thread that computes without the GIL; advised: asks for it a step earlier."""
+    """Waits in front of the model for what another thread makes without the GIL; advised: the thread is asked a step earlier."""
     questions, answers = queue.Queue(), queue.Queue()
     large, batch = torch.randn(330, 330), torch.randn(8 * ROWS, WIDTH)
 

@@ -121,7 +121,7 @@ bool cpu_ran__is_known(const struct cpu_ran *ran)
 }
 
 /* The part of the known time that was the job's own. */
-static double cpu_ran__own_share(const struct cpu_ran *ran)
+double cpu_ran__own_share(const struct cpu_ran *ran)
 {
 	double known = known_ns(ran);
 

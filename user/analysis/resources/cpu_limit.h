@@ -33,6 +33,8 @@ struct cpu_ran {
 
 /* Whether enough of the time is known to say whose it was. */
 bool cpu_ran__is_known(const struct cpu_ran *ran);
+/* The part of the known time that was the job's own. */
+double cpu_ran__own_share(const struct cpu_ran *ran);
 /* Who of the job had most. */
 enum cpu_ran_who cpu_ran__most_of_own(const struct cpu_ran *ran);
 

@@ -700,6 +700,8 @@ static const char *const fewer_advice[CPU_RAN_OTHERS] = {
 			  "machine: together they have more threads than there are CPUs",
 };
 
+#define A_QUARTER 0.25 /* of the time for which it waits for a CPU, that its own had: worth a word beside others */
+
 static const char *find_starved_advice(const struct cpu_limit *cpus)
 {
 	if (cpus->holder == CPU_HELD_ITSELF && cpu_ran__is_known(&cpus->ran))
@@ -743,6 +745,9 @@ static void advise(struct judge *j)
 		advise_python(j);
 	else if (text && !j->verdict->next.cnt)
 		verdict__say(j, &j->verdict->next, "%s", text);
+	if (j->verdict->class == VERDICT_STARVED && j->cpus.holder == CPU_HELD_OTHERS &&
+	    cpu_ran__is_known(&j->cpus.ran) && cpu_ran__own_share(&j->cpus.ran) >= A_QUARTER)
+		verdict__say(j, &j->verdict->next, "%s", fewer_advice[cpu_ran__most_of_own(&j->cpus.ran)]);
 }
 
 /* ---- together ---- */
