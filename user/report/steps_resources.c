@@ -194,7 +194,8 @@ static int say_copied(const struct steps_view *view, const struct resource_use *
 			 copied.workers ? "workers" : "child processes", rate_text);
 	else
 		snprintf(text, STEPS_TROUBLE_BYTES,
-			 "the machine's free memory shrinks by %s, though no process grows: workers copy pages that they share "
+			 "the machine's free memory shrinks by %s, though no process grows: workers copy pages that "
+			 "they share "
 			 "with their process (copy on write), %.0f faults a second",
 			 rate_text, copied.faults_s);
 	return 0;
