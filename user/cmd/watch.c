@@ -83,8 +83,9 @@ static const struct argp_option options[] = {
 	 "changes",
 	 0},
 	{"tls-key", OPT_TLS_KEY, "FILE", 0, "its key (PEM)", 0},
-	{"tls", OPT_TLS, "on|off", 0,
-	 "off: an address beyond this host does without; the token goes over the network as it is (default on)", 0},
+	{"tls", OPT_TLS, "SWITCH", 0,
+	 "on (default), or off: an address beyond this host does without, and the token goes over the network as it is",
+	 0},
 	{"push", OPT_PUSH, "URL", 0,
 	 "push profiles of all jobs in pprof's format to a server, such as Pyroscope's http://HOST:4040/ingest "
 	 "(default: nowhere)",
