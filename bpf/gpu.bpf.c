@@ -19,6 +19,7 @@ int gpu_enter(struct pt_regs *ctx)
 
 	if (!hit__begin(ctx, &h))
 		return 0;
+	hit__note_away(&h);
 	if (COOKIE_EVENT(h.cookie) == PROBE_GPU_HANDLE)
 		gpu__request_handle(ctx, h.task, h.pid, COOKIE_FN(h.cookie));
 	else if (hit__counts(&h))
@@ -35,6 +36,7 @@ int gpu_exit(struct pt_regs *ctx)
 
 	if (!hit__begin(ctx, &h))
 		return 0;
+	hit__note_away(&h);
 	if (COOKIE_EVENT(h.cookie) == PROBE_GPU_HANDLE_RETURN) {
 		gpu__store_handle(h.task, h.pid);
 	} else if (hit__counts(&h)) {

@@ -38,6 +38,15 @@ struct hit {
 	u32 pid;
 };
 
+/*
+ * Is the program timed at this hit? Not at each 64th, since a step may hit 8 probes: the multiples of
+ * an odd number, modulo 2^32, lie evenly whatever the rhythm (Knuth, TAOCP 3, 6.4).
+ */
+static __always_inline bool hit__is_sampled(u64 nth)
+{
+	return (u32)(nth * 2654435769u) < (1ull << 32) / HITS_PER_SAMPLE;
+}
+
 /* False: not our probe or process. Otherwise the caller ends the hit with hit__end. */
 static __always_inline bool hit__begin(struct pt_regs *ctx, struct hit *h)
 {
@@ -52,9 +61,19 @@ static __always_inline bool hit__begin(struct pt_regs *ctx, struct hit *h)
 	h->proc = bpf_map_lookup_elem(&procs, &h->pid);
 	if (!h->proc)
 		return false;
-	if (__sync_fetch_and_add(&h->proc->cost.hits, 1) % HITS_PER_SAMPLE == 0)
+	if (hit__is_sampled(__sync_fetch_and_add(&h->proc->cost.hits, 1)))
 		h->start_ns = bpf_ktime_get_ns();
 	return true;
+}
+
+/* Before the event is the thread's last one. Programs whose hits follow each other closely do without. */
+static __always_inline void hit__note_away(const struct hit *h)
+{
+	const struct thread *t = h->start_ns ? bpf_task_storage_get(&threads, h->task, NULL, 0) : NULL;
+	u64 away = t && h->start_ns - t->now_ns < HIT_AWAY_NS ? h->start_ns - t->now_ns : HIT_AWAY_NS;
+
+	if (h->start_ns)
+		__sync_fetch_and_add(&h->proc->cost.sampled_away_ns, away);
 }
 
 static __always_inline void hit__end(const struct hit *h)

@@ -128,6 +128,7 @@ int probe(struct pt_regs *ctx)
 
 	if (!hit__begin(ctx, &h))
 		return COOKIE_EVENT(h.cookie) == PROBE_TEST ? on_test(h.task) : 0;
+	hit__note_away(&h);
 	if (hit__counts(&h)) {
 		if (h.proc->rests)
 			thread__begin_again(h.task, h.proc);

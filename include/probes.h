@@ -108,8 +108,9 @@ struct probe_place {
 #define PROBE_LISTS     4096
 #define COOKIE_NONE     (~(__u64)0) /* this is not one of our probes */
 
-#define HITS_PER_SAMPLE 64  /* BPF times its program at one hit, and one system call, in so many */
-#define FN_MAX          128 /* functions with a span: those of user/session/sources/natives.c, and one per --action */
+#define HITS_PER_SAMPLE 64    /* BPF times its program at one hit, and one system call, in so many */
+#define HIT_AWAY_NS     20000 /* after so long away from a probe, a thread's code is far from the kernel's */
+#define FN_MAX          128   /* functions with a span: those of user/session/sources/natives.c, and one per --action */
 
 struct probe_fn {
 	__u64 name; /* REC_NAME id */
@@ -223,6 +224,7 @@ struct proc_cost {
 	__u64 ticks;            /* of these, of the program `tick`, which takes next to nothing */
 	__u64 sampled;          /* hits whose program was timed: one in 64 */
 	__u64 sampled_ns;       /* in all sampled hits */
+	__u64 sampled_away_ns;  /* since the hit before on the same thread, HIT_AWAY_NS at most, of all sampled hits */
 	__u64 sampler_ns;       /* in the sampler's programs */
 	__u64 calls_sampled;    /* system calls whose programs were timed: one in 64 of each thread */
 	__u64 calls_sampled_ns; /* in all sampled calls */

@@ -25,6 +25,8 @@ JOBS = {
     "plain": ("plain", 1024, 64),
     "plain-long": ("plain", 2048, 64),
     "functions": ("functions", 1024, 64),
+    "labels": ("labels", 64, 16),
+    "transformer": ("transformer", 256, 16),
     "lightning-tiny": ("lightning", 64, 16),
     "lightning": ("lightning", 1024, 64),
 }
@@ -78,12 +80,13 @@ def centre(values: list[float]) -> tuple[float, float]:
 
 
 def said(stepflame: str, folder: str, pid: int, frequency: int) -> float:
-    """The percentage that a recording says it costs the job."""
+    """By how many percent a recording says that it slows the job."""
     file = os.path.join(folder, "said.rec")
     subprocess.run([stepflame, "record", "-p", str(pid), "-d", "6s", "-F", str(frequency), "-o", file], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     text = subprocess.run([stepflame, "report", "--simple", "--json", file], check=True, capture_output=True, text=True).stdout
-    return json.loads(text)["overhead"]["percent"]
+    percent = json.loads(text)["overhead"]["percent"]  # of the job's time as it is recorded
+    return 100 * percent / (100 - percent)
 
 
 def measure(stepflame: str, name: str, frequency: int, seconds: float) -> None:

@@ -24,6 +24,9 @@ kind, width, batch, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.a
 torch.set_num_threads(1)
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 10))
+if kind == "transformer":
+    layer = torch.nn.TransformerEncoderLayer(width // 8, 4, width // 2, batch_first=True)
+    model = torch.nn.Sequential(torch.nn.Unflatten(1, (8, -1)), torch.nn.TransformerEncoder(layer, 2), torch.nn.Flatten(), model)
 data = torch.utils.data.TensorDataset(torch.randn(20000, width), torch.randint(0, 10, (20000,)))
 loader = torch.utils.data.DataLoader(data, batch_size=batch)
 loss_of = torch.nn.functional.cross_entropy
@@ -46,6 +49,9 @@ if kind != "lightning":
             optimizer.step()
             for _ in range(20 if kind == "functions" else 0):
                 outer(20)
+            for _ in range(20 if kind == "labels" else 0):
+                with torch.profiler.record_function("part"):
+                    outer(2)
             stamp()
 import lightning
 class Module(lightning.LightningModule):

@@ -65,14 +65,33 @@ static void test_own_time(void **state)
 	loader__exit(FRAME(1));
 	/* with the second look at the clock of the entry, and the first of the exit */
 	expect_row(SPAN_ACTION, FIXED_ID(TRAIN_NEXT), 0, 1, 106, 106);
-	/* one program in 64 is timed */
 	assert_int_equal(job.proc->cost.hits, 5);
-	for (int i = 0; i < 59; i++)
-		fn__enter(F, FRAME(1));
 	assert_int_equal(job.proc->cost.sampled, 1);
-	fn__enter(F, FRAME(1));
+	for (int i = 0; i < 2 * HITS_PER_SAMPLE && job.proc->cost.sampled == 1; i++)
+		fn__enter(F, FRAME(1));
 	assert_int_equal(job.proc->cost.sampled, 2);
 	assert_int_equal(job.proc->cost.sampled_ns, 9);
+}
+
+/* One program in 64 is timed, at each place of a step alike, with the time since the hit before. */
+static void test_sampled_hits(void **state)
+{
+	u32 timed_begins = 0, timed_ends = 0;
+
+	for (int i = 0; i < 64 * 50; i++) {
+		u64 before = job.proc->cost.sampled;
+
+		fn__enter(F, FRAME(1));
+		timed_begins += job.proc->cost.sampled - before;
+		before = job.proc->cost.sampled;
+		wait_ns(1000);
+		fn__exit(F, FRAME(1));
+		timed_ends += job.proc->cost.sampled - before;
+		wait_ns(2 * HIT_AWAY_NS);
+	}
+	assert_in_range(timed_begins, 49, 51);
+	assert_in_range(timed_ends, 49, 51);
+	assert_int_equal(job.proc->cost.sampled_away_ns, timed_begins * (u64)HIT_AWAY_NS + timed_ends * 1000);
 }
 
 static void test_histogram(void **state)
@@ -279,6 +298,7 @@ static void test_map_full(void **state)
 
 static void test_no_storage(void **state)
 {
+	hit(PROBE_NONE, 0, FRAME(1), 0, 0, 0); /* is timed, and looks for the thread */
 	native.storage_failures = 2;
 	fn__enter(F, FRAME(1));
 	expect_counters(CNT_NO_STORAGE, 1, CNT__COUNT);
@@ -585,6 +605,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(nesting),
 		TEST(own_time),
+		TEST(sampled_hits),
 		TEST(histogram),
 		TEST(recursion),
 		TEST(threads),

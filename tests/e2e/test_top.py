@@ -159,7 +159,7 @@ def test_screen(job, terminal):
     assert t.lines[0].startswith("stepflame top  pid %d  Python 3." % job.pid)
     assert re.match(r"up [\d.]+ s  CPU \d+ %  \d+ steps  \S+ steps/s", t.lines[1]), t.text
     assert re.match(r"memory 0\.\d+ GB in 1 process, \d+ threads", t.lines[2]), t.text
-    assert re.match(r"cost \d+ hits/s, at least \S+ % of the job; stepflame \S+ % CPU, \S+ MB", t.lines[3]), t.text
+    assert re.match(r"cost \d+ hits/s, about \S+ % of the job; stepflame \S+ % CPU, \S+ MB", t.lines[3]), t.text
     assert t.lines[4].startswith("lost "), t.text
     assert {"forward", "backward", "my label", "outer", "inner \N{GREEK SMALL LETTER LAMDA}"} <= set(t.names())
     assert len(t.lines) == 24 and t.lines[23].startswith("q quit")

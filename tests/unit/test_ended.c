@@ -172,6 +172,29 @@ static void test_busiest(void **state)
 	}
 }
 
+/* A hit costs the trap, what it leaves behind where other code has run since the one before, and the program. */
+static void test_price(void **state)
+{
+	const struct target *t = add_target(1, ROLE_MAIN);
+	struct proc proc = {.cost = {.hits = 120,
+				     .ticks = 20,
+				     .sampled = 2,
+				     .sampled_ns = 2 * 7,
+				     .sampled_away_ns = HIT_AWAY_NS / 2 + HIT_AWAY_NS}};
+	struct hit_sums sums = {0};
+	struct rec_cost cost = {0};
+
+	(void)state;
+	session->selftest.after_ns = 40;
+	hit_sums__add(session, &sums, t, &proc);
+	hit_sums__cost(session, &sums, &cost);
+	assert_int_equal(cost.hits, 120);
+	assert_int_equal(cost.busiest_hits, 100);
+	assert_int_equal(cost.hit_ns, 10 + 30 + 7);
+	assert_int_equal(cost.busiest_sampler_ns, 20 * (10 + 40));
+	assert_int_equal(target__paid_ns(session, t, &proc), 100 * 47 + 20 * 50);
+}
+
 /* A job may have any number of children, one after another: they are freed, and what they paid stays. */
 static void test_children_paid(void **state)
 {
@@ -193,7 +216,7 @@ static void test_children_paid(void **state)
 	assert_ptr_equal(session->targets[0], main);
 	assert_int_equal(session->ended.hits, 600);
 	assert_int_equal(session->ended.busiest.hits, 300);
-	assert_int_equal(session->ended.sampled_ns, 120);
+	assert_int_equal(session->ended.busiest.hits_ns, 300 * (10 + 40));
 }
 
 /* ---- rows ---- */
@@ -250,10 +273,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, finish)
 	const struct CMUnitTest tests[] = {
-		TEST(test_busiest),
-		TEST(test_children_paid),
-		TEST(test_rows_make_room),
-		TEST(test_unseen_child),
+		TEST(test_busiest),        TEST(test_price),        TEST(test_children_paid),
+		TEST(test_rows_make_room), TEST(test_unseen_child),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -221,7 +221,7 @@ static void print_cost(const struct job *job, FILE *out)
 			 job__seen(job).budget_micros ? " and ticks" : "");
 	text__paragraph(out,
 			"cost: %" PRIu64 " hits x %" PRIu64
-			" ns%s%s = at least %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",
+			" ns%s%s = about %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",
 			(uint64_t)cost->busiest_hits, (uint64_t)cost->hit_ns, calls, sampler, share, own,
 			cost->own_rss_bytes / 1e6);
 }

@@ -801,6 +801,17 @@ static int say_resources(const struct summary *summary, struct lines *lines)
 
 /* ---- cost, losses, notes ---- */
 
+/* share: of the time of the process that paid most. */
+static void say_slower(double share, char *out, size_t room)
+{
+	const double most = 0.9; /* or more threads than one paid it */
+
+	if (share < most)
+		snprintf(out, room, "job about %.2g %% slower", 100 * share / (1 - share));
+	else
+		snprintf(out, room, "job several times slower");
+}
+
 static void say_cost(const struct summary *summary, struct lines *lines)
 {
 	const struct line_text how = {"Cost", LINE_DIM, 2, 0, 0};
@@ -811,7 +822,7 @@ static void say_cost(const struct summary *summary, struct lines *lines)
 	char slower[64] = "not recorded", cpu[64] = "", lost[224] = "nothing lost";
 
 	if (!say_measured(summary, slower, sizeof(slower)) && target >= 0)
-		snprintf(slower, sizeof(slower), "job at least %.2g %% slower", target);
+		say_slower(target / 100, slower, sizeof(slower));
 	if (own >= 0)
 		snprintf(cpu, sizeof(cpu), ", stepflame %.2g %% of a core", own);
 	for (size_t i = 1; i < cnt; i++)

@@ -34,9 +34,9 @@ static uint64_t traced_calls_ns(const struct session *s, uint64_t sampled, uint6
 	return HITS_PER_SAMPLE * (sampled * s->call_ns + sampled_ns);
 }
 
-static uint64_t busiest_ns(const struct session *s, const struct hit_sums *sums)
+static double busiest_ns(const struct session *s, const struct hit_sums *sums)
 {
-	return sums->busiest.hits * s->selftest.hit_ns + sums->busiest.sampler_ns +
+	return sums->busiest.hits_ns + sums->busiest.sampler_ns +
 	       traced_calls_ns(s, sums->busiest.calls_sampled, sums->busiest.calls_sampled_ns);
 }
 
@@ -49,32 +49,42 @@ static uint64_t sources_hits(const struct session *s, const struct target *t)
 	return hits;
 }
 
-/* A tick costs a process the trap alone. */
+/*
+ * What hits cost a process: the trap, its after-effects where other code of the thread ran since the
+ * hit before, and the program. Operators follow each other so closely that the trap and their programs
+ * take together what a trap takes elsewhere.
+ */
+static double hits_ns(const struct session *s, const struct target *t, const struct proc_cost *cost)
+{
+	double sampled = cost->sampled ?: 1, away = cost->sampled_away_ns / sampled / HIT_AWAY_NS;
+	double hit_ns = s->selftest.hit_ns + away * s->selftest.after_ns + cost->sampled_ns / sampled;
+
+	return (cost->hits - cost->ticks) * hit_ns + sources_hits(s, t) * s->selftest.hit_ns;
+}
+
+/* A tick is far from the one before, and costs a process the trap alone. */
 static uint64_t besides_hits_ns(const struct session *s, const struct proc_cost *cost)
 {
-	return cost->sampler_ns + cost->ticks * s->selftest.hit_ns;
+	return cost->sampler_ns + cost->ticks * (s->selftest.hit_ns + s->selftest.after_ns);
 }
 
 double target__paid_ns(const struct session *s, const struct target *t, const struct proc *proc)
 {
 	const struct proc_cost *cost = &proc->cost;
-	double program_ns = cost->sampled ? (double)cost->sampled_ns / cost->sampled : 0;
 
-	return (cost->hits - cost->ticks + sources_hits(s, t)) * (s->selftest.hit_ns + program_ns) +
-	       besides_hits_ns(s, cost) + traced_calls_ns(s, cost->calls_sampled, cost->calls_sampled_ns);
+	return hits_ns(s, t, cost) + besides_hits_ns(s, cost) +
+	       traced_calls_ns(s, cost->calls_sampled, cost->calls_sampled_ns);
 }
 
 void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct target *t, const struct proc *proc)
 {
 	const struct proc_cost *cost = &proc->cost;
 	struct hit_sums one = {
-		.busiest = {cost->hits - cost->ticks + sources_hits(s, t), besides_hits_ns(s, cost),
-			    cost->calls_sampled, cost->calls_sampled_ns},
+		.busiest = {cost->hits - cost->ticks + sources_hits(s, t), hits_ns(s, t, cost),
+			    besides_hits_ns(s, cost), cost->calls_sampled, cost->calls_sampled_ns},
 	};
 
 	sums->hits += one.busiest.hits + cost->ticks;
-	sums->sampled += cost->sampled;
-	sums->sampled_ns += cost->sampled_ns;
 	if (busiest_ns(s, &one) >= busiest_ns(s, sums))
 		sums->busiest = one.busiest;
 }
@@ -87,7 +97,7 @@ void hit_sums__cost(const struct session *s, const struct hit_sums *sums, struct
 	cost->busiest_calls = HITS_PER_SAMPLE * sums->busiest.calls_sampled;
 	if (sums->busiest.calls_sampled)
 		cost->call_ns = s->call_ns + sums->busiest.calls_sampled_ns / sums->busiest.calls_sampled;
-	cost->hit_ns = s->selftest.hit_ns + (sums->sampled ? sums->sampled_ns / sums->sampled : 0);
+	cost->hit_ns = sums->busiest.hits ? sums->busiest.hits_ns / sums->busiest.hits : s->selftest.hit_ns;
 	cost->attach_ns = s->attach_ns;
 	cost->detach_ns = s->detach_ns;
 	cost->own_cpu_ns = session__cpu_ns() - s->cpu_start_ns;

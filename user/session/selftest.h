@@ -13,6 +13,8 @@ struct selftest {
 	struct attacher attacher;
 	/* Cost of a probe on an emulated instruction, less the program's own time. */
 	uint64_t hit_ns;
+	/* How much longer code takes after a hit that it had learned before: branches, caches. */
+	uint64_t after_ns;
 	uint32_t pid_level; /* level of stepflame's pid namespace */
 	uint64_t pid_ns;    /* its address in the kernel */
 };

@@ -102,9 +102,9 @@ struct target {
 
 /* What the probes cost the processes, summed up. */
 struct hit_sums {
-	uint64_t hits, sampled, sampled_ns; /* as in struct proc */
+	uint64_t hits;
 	struct {
-		uint64_t hits, sampler_ns, calls_sampled, calls_sampled_ns;
+		uint64_t hits, hits_ns, sampler_ns, calls_sampled, calls_sampled_ns;
 	} busiest; /* the process that paid most */
 };
 

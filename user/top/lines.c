@@ -202,7 +202,7 @@ static int put_header(const struct top_frame *frame, const struct top_state *sta
 	err = err ?: put_memory(frame, state, lines);
 	err = err
 		      ?: put_line(lines, state, STYLE_PLAIN,
-				  "cost %.0f hits/s, at least %.2g %% of the job; stepflame %.1f %% CPU, %.1f MB",
+				  "cost %.0f hits/s, about %.2g %% of the job; stepflame %.1f %% CPU, %.1f MB",
 				  frame->hits_per_s, frame->cost_percent, frame->own_percent, frame->own_mb);
 	err = err
 		      ?: put_line(lines, state, *frame->losses ? STYLE_WARN : STYLE_PLAIN, "lost %s",
