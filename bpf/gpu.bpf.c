@@ -19,13 +19,13 @@ int gpu_enter(struct pt_regs *ctx)
 
 	if (!hit__begin(ctx, &h))
 		return 0;
-	hit__note_away(&h);
 	if (COOKIE_EVENT(h.cookie) == PROBE_GPU_HANDLE)
 		gpu__request_handle(ctx, h.task, h.pid, COOKIE_FN(h.cookie));
 	else if (hit__counts(&h))
 		gpu__enter(ctx, h.task, h.proc, h.pid, COOKIE_FN(h.cookie), gpu__frame(ctx, h.cookie),
 			   COOKIE_FLAGS(h.cookie));
 	hit__end(&h);
+	hit__note_away(&h);
 	return 0;
 }
 
@@ -36,7 +36,6 @@ int gpu_exit(struct pt_regs *ctx)
 
 	if (!hit__begin(ctx, &h))
 		return 0;
-	hit__note_away(&h);
 	if (COOKIE_EVENT(h.cookie) == PROBE_GPU_HANDLE_RETURN) {
 		gpu__store_handle(h.task, h.pid);
 	} else if (hit__counts(&h)) {
@@ -45,6 +44,7 @@ int gpu_exit(struct pt_regs *ctx)
 			step__user(h.task, h.proc, h.pid);
 	}
 	hit__end(&h);
+	hit__note_away(&h);
 	return 0;
 }
 

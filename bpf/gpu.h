@@ -321,6 +321,8 @@ static __always_inline struct thread *gpu__thread(struct task_struct *task, u64 
 {
 	struct thread *t = thread__of(task);
 
+	if (t)
+		t->before_ns = t->now_ns;
 	if (t && t->framed) {
 		t->now_ns = bpf_ktime_get_ns();
 		span__repair(t, sp);

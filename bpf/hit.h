@@ -66,22 +66,22 @@ static __always_inline bool hit__begin(struct pt_regs *ctx, struct hit *h)
 	return true;
 }
 
-/* Before the event is the thread's last one. Programs whose hits follow each other closely do without. */
-static __always_inline void hit__note_away(const struct hit *h)
-{
-	const struct thread *t = h->start_ns ? bpf_task_storage_get(&threads, h->task, NULL, 0) : NULL;
-	u64 away = t && h->start_ns - t->now_ns < HIT_AWAY_NS ? h->start_ns - t->now_ns : HIT_AWAY_NS;
-
-	if (h->start_ns)
-		__sync_fetch_and_add(&h->proc->cost.sampled_away_ns, away);
-}
-
 static __always_inline void hit__end(const struct hit *h)
 {
 	if (!h->start_ns)
 		return;
 	__sync_fetch_and_add(&h->proc->cost.sampled, 1);
 	__sync_fetch_and_add(&h->proc->cost.sampled_ns, bpf_ktime_get_ns() - h->start_ns);
+}
+
+/* After hit__end: how long before was the last event of the thread? Hits that follow each other closely do without. */
+static __always_inline void hit__note_away(const struct hit *h)
+{
+	const struct thread *t = h->start_ns ? bpf_task_storage_get(&threads, h->task, NULL, 0) : NULL;
+	u64 away = t ? t->now_ns - t->before_ns : 0;
+
+	if (t)
+		__sync_fetch_and_add(&h->proc->cost.sampled_away_ns, away < HIT_AWAY_NS ? away : HIT_AWAY_NS);
 }
 
 /* Does BPF count events of this process? */

@@ -128,7 +128,6 @@ int probe(struct pt_regs *ctx)
 
 	if (!hit__begin(ctx, &h))
 		return COOKIE_EVENT(h.cookie) == PROBE_TEST ? on_test(h.task) : 0;
-	hit__note_away(&h);
 	if (hit__counts(&h)) {
 		if (h.proc->rests)
 			thread__begin_again(h.task, h.proc);
@@ -139,6 +138,7 @@ int probe(struct pt_regs *ctx)
 	if (around_cnt)
 		around__emit(h.proc, h.pid);
 	hit__end(&h);
+	hit__note_away(&h);
 	return 0;
 }
 

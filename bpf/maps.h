@@ -110,7 +110,8 @@ struct gpu_open {
  * per-CPU buffer would need one, since uprobe programs can be preempted.
  */
 struct thread {
-	u64 now_ns; /* time of the current event */
+	u64 now_ns;    /* time of the current event */
+	u64 before_ns; /* of the one before */
 	u32 depth;
 	u32 framed;      /* open spans that are bound to a native frame */
 	u32 gap_depth;   /* depth at gap_ns */

@@ -453,6 +453,7 @@ static __always_inline struct thread *thread__enter(struct task_struct *task, u6
 
 	if (!t)
 		return NULL;
+	t->before_ns = t->now_ns;
 	t->now_ns = now;
 	if (t->nvtx_epoch != nvtx_epoch)
 		nvtx__forget(t);

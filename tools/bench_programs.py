@@ -6,7 +6,8 @@
 
 Each job trains with everything that `stepflame record` does by default; the counting begins some seconds after the
 probes are there. Several --stepflame are compared in turn, round by round. The kernel's count (kernel.bpf_stats_enabled)
-costs each run some 20 ns itself, which are not in it; nor is the trap that leads to a probe.
+costs each run some 20 ns itself, which are not in it; nor is the trap that leads to a probe. "verified" is how many
+instructions the kernel's verifier followed before it took the program: what stepflame's start costs.
 """
 import argparse
 import glob
@@ -53,17 +54,17 @@ JOBS = {
 }
 
 
-def programs(pid: int) -> dict[int, tuple[str, int, int]]:
-    """{id: (name, runs, ns)} of the programs of a process and of its guardian."""
+def programs(pid: int) -> dict[int, tuple[int, int, int]]:
+    """{id: (runs, ns, verified instructions)} of the programs of a process and of its guardian."""
     ids = {}
     for path in glob.glob(f"/proc/{pid}/fdinfo/*"):
         try:
             text = open(path).read()
         except OSError:
             continue
-        found = dict(re.findall(r"^(prog_id|run_cnt|run_time_ns):\s*(\d+)$", text, re.M))
-        if len(found) == 3:
-            ids[int(found["prog_id"])] = ("", int(found["run_cnt"]), int(found["run_time_ns"]))
+        found = dict(re.findall(r"^(prog_id|run_cnt|run_time_ns|verified_insns):\s*(\d+)$", text, re.M))
+        if len(found) == 4:
+            ids[int(found["prog_id"])] = (int(found["run_cnt"]), int(found["run_time_ns"]), int(found["verified_insns"]))
     return ids
 
 
@@ -73,8 +74,8 @@ def name_of(program: int) -> str:
     return found.group(1) if found else str(program)
 
 
-def measure(stepflame: str, pid: int, options: list[str], settle: float, seconds: float) -> dict[str, tuple[float, float]]:
-    """{program: (runs a second, ns a run)}"""
+def measure(stepflame: str, pid: int, options: list[str], settle: float, seconds: float) -> dict[str, tuple[float, float, int]]:
+    """{program: (runs a second, ns a run, verified instructions)}"""
     with tempfile.TemporaryDirectory() as folder:
         recording = subprocess.Popen([stepflame, "record", "-p", str(pid), "-o", f"{folder}/x.rec", *options],
                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -82,16 +83,15 @@ def measure(stepflame: str, pid: int, options: list[str], settle: float, seconds
         before, begin = programs(recording.pid), time.monotonic()
         time.sleep(seconds)
         after, took = programs(recording.pid), time.monotonic() - begin
-        found: dict[str, tuple[float, float]] = {}
-        for program, (_, runs, ns) in after.items():
-            runs, ns = runs - before.get(program, ("", 0, 0))[1], ns - before.get(program, ("", 0, 0))[2]
-            if runs:
-                name = name_of(program)
-                had = found.get(name, (0, 0))
-                found[name] = (had[0] + runs / took, had[1] + ns / took)
+        found: dict[str, tuple[float, float, int]] = {}
+        for program, (runs, ns, verified) in after.items():
+            runs, ns = runs - before.get(program, (0, 0, 0))[0], ns - before.get(program, (0, 0, 0))[1]
+            name = name_of(program)
+            had = found.get(name, (0, 0, 0))
+            found[name] = (had[0] + runs / took, had[1] + ns / took, had[2] + verified)
         recording.terminate()
         recording.wait()
-    return {name: (runs, ns / runs) for name, (runs, ns) in found.items()}
+    return {name: (runs, ns / runs if runs else 0, verified) for name, (runs, ns, verified) in found.items()}
 
 
 def main() -> None:
@@ -126,19 +126,18 @@ def main() -> None:
             job.kill()
 
 
-def show(title: str, rounds: list[dict[str, tuple[float, float]]]) -> None:
+def show(title: str, rounds: list[dict[str, tuple[float, float, int]]]) -> None:
     """The median of the rounds; the sum's spread beside it."""
-    print(f"\n{title}\n\n| program | runs a second | ns a run | % of a core |\n|---|---|---|---|")
+    print(f"\n{title}\n\n| program | runs a second | ns a run | % of a core | verified |\n|---|---|---|---|---|")
     rows = []
     for name in set().union(*rounds):
-        runs = statistics.median(each.get(name, (0, 0))[0] for each in rounds)
+        runs = statistics.median(each.get(name, (0, 0, 0))[0] for each in rounds)
         ns = statistics.median(each[name][1] for each in rounds if name in each)
-        rows.append((runs * ns / 1e7, name, runs, ns))
-    for share, name, runs, ns in sorted(rows, reverse=True):
-        if share >= 0.0005:
-            print(f"| {name} | {runs:,.0f} | {ns:,.0f} | {share:.3f} |")
-    sums = [sum(runs * ns / 1e7 for runs, ns in each.values()) for each in rounds]
-    print(f"| all | | | {statistics.median(sums):.3f} ({min(sums):.3f} to {max(sums):.3f}) |", flush=True)
+        rows.append((runs * ns / 1e7, max(each[name][2] for each in rounds if name in each), name, runs, ns))
+    for share, verified, name, runs, ns in sorted(rows, reverse=True):
+        print(f"| {name} | {runs:,.0f} | {ns:,.0f} | {share:.3f} | {verified:,} |")
+    sums = [sum(runs * ns / 1e7 for runs, ns, _ in each.values()) for each in rounds]
+    print(f"| all | | | {statistics.median(sums):.3f} ({min(sums):.3f} to {max(sums):.3f}) | {sum(row[1] for row in rows):,} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,7 @@ static void test_sampled_hits(void **state)
 {
 	u32 timed_begins = 0, timed_ends = 0;
 
+	wait_ns(HIT_AWAY_NS);
 	for (int i = 0; i < 64 * 50; i++) {
 		u64 before = job.proc->cost.sampled;
 

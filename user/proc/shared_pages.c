@@ -65,8 +65,9 @@ static uint64_t word_of(const struct deputy_out *answer, size_t i)
 	return word;
 }
 
-/* Memory of its own, not of files. */
+/* Memory of its own, not of files, and not what is only reserved: more than the machine has. */
 struct ranges {
+	uint64_t most_pages; /* of one */
 	struct {
 		uint64_t start, pages;
 	} items[RANGES_MAX];
@@ -77,11 +78,13 @@ struct ranges {
 static int add_range(const struct mapping *map, void *ctx)
 {
 	struct ranges *ranges = ctx;
+	uint64_t pages = map->end > map->start ? (map->end - map->start) / PAGE : 0;
 
-	if (!map->writable || map->shared || map->inode || map->end <= map->start || ranges->cnt == RANGES_MAX)
+	if (!map->writable || map->shared || map->inode || !pages || pages > ranges->most_pages ||
+	    ranges->cnt == RANGES_MAX)
 		return 0;
 	ranges->items[ranges->cnt].start = map->start;
-	ranges->items[ranges->cnt].pages = (map->end - map->start) / PAGE;
+	ranges->items[ranges->cnt].pages = pages;
 	ranges->pages = saturating__add(ranges->pages, ranges->items[ranges->cnt++].pages);
 	return 0;
 }
@@ -113,6 +116,7 @@ int shared_pages__choose(pid_t pid, struct shared_pages *out)
 
 	*out = (struct shared_pages){0};
 	ranges.cnt = ranges.pages = 0;
+	ranges.most_pages = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / PAGE;
 	err = process__each_mapping(pid, add_range, &ranges);
 	if (err || ranges.pages < TRIED)
 		return err;
