@@ -514,7 +514,7 @@ struct rec_counter {
 struct rec_cost {
 	struct rec_hdr hdr;
 	__u64 hits, busiest_hits; /* probe hits: in the targets; in the one that paid most, without ticks */
-	__u64 hit_ns; /* cost of one hit on this machine: the trap, measured at start, and the program, sampled */
+	__u64 hit_ns; /* of the busiest: the trap and what it leaves behind, measured at start, and the program, sampled */
 	__u64 attach_ns, detach_ns;      /* from attaching the first probe to the last */
 	__u64 own_cpu_ns, own_rss_bytes; /* stepflame's: CPU time while recording; resident set */
 	__u64 busiest_sampler_ns;        /* in the sampler's programs and at ticks, for that target */

@@ -2,7 +2,6 @@
 #include "user/watch/sender.h"
 
 #include <ctype.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -20,6 +19,7 @@
 #include <curl/curl.h>
 
 #include "user/lib/clock.h"
+#include "user/lib/library.h"
 
 #define LIBRARY      "libcurl.so.4"
 #define S            1000000000ull
@@ -68,23 +68,13 @@ struct sender {
 
 int sender__load(const char **why)
 {
-	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-	void *found;
-
-	if (!library) {
-		*why = dlerror();
-		return -ENOENT;
-	}
-#define X(name)                        \
-	found = dlsym(library, #name); \
-	if (!found) {                  \
-		*why = dlerror();      \
-		return -ENOENT;        \
-	}                              \
-	*(void **)&lib.name = found;
-	FUNCTIONS(X)
+	static const struct library_function functions[] = {
+#define X(name) {#name, (void **)&lib.name},
+		FUNCTIONS(X)
 #undef X
-	return 0;
+	};
+
+	return library__load(LIBRARY, functions, sizeof(functions) / sizeof(*functions), why);
 }
 
 /* ---- the queue ---- */

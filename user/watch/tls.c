@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/watch/tls.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-
 #include <event2/bufferevent.h>
 #include <event2/bufferevent_ssl.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
+
+#include "user/lib/library.h"
 
 #define LIBRARY   "libevent_openssl-2.1.so.7" /* which has loaded OpenSSL, as it was built with it */
 #define CHAIN_MAX 10                          /* certificates above the own one */
@@ -45,23 +44,13 @@ static struct {
 
 int tls__load(const char **why)
 {
-	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-	void *found;
-
-	if (!library) {
-		*why = dlerror();
-		return -ENOENT;
-	}
-#define X(name)                        \
-	found = dlsym(library, #name); \
-	if (!found) {                  \
-		*why = dlerror();      \
-		return -ENOENT;        \
-	}                              \
-	*(void **)&tls.name = found;
-	FUNCTIONS(X)
+	static const struct library_function functions[] = {
+#define X(name) {#name, (void **)&tls.name},
+		FUNCTIONS(X)
 #undef X
-	return 0;
+	};
+
+	return library__load(LIBRARY, functions, sizeof(functions) / sizeof(*functions), why);
 }
 
 static const char *reason(const char *otherwise)
