@@ -16,8 +16,6 @@
 #include "bpf/span.h"
 #include "bpf/steps.h"
 
-#define OBJECT_HEAD 16
-
 /*
  * Is this the code object of Lightning's Profiler.profile?
  * (lightning/pytorch/profilers/profiler.py; before 1.8 profiler/profiler.py, before 1.6 base.py)
@@ -53,9 +51,9 @@ static __always_inline u64 object__type(struct thread *t, const struct py_layout
 	 * An object that is not a generator may be shorter, and may lie at the end of mapped
 	 * memory.
 	 */
-	if (py__image(t, object, py__object_bytes(py)) && py__image(t, object, OBJECT_HEAD))
+	if (py__image(t, object, py__object_bytes(py)) && py__image(t, object, py->object_type + 8))
 		return 0;
-	return py__image_word(t, OBJECT_TYPE);
+	return py__image_word(t, py->object_type);
 }
 
 static __always_inline void action__end(struct thread *t, struct proc *proc, u32 pid, u64 gen)

@@ -15,14 +15,17 @@
 #include "bpf/span.h"
 #include "bpf/steps.h"
 
-#define TYPE_NAME              24 /* PyTypeObject.tp_name, behind PyVarObject's head, in CPython 3.8 to 3.15 */
+/* Of PyTypeObject in CPython 3.8 to 3.15: tp_name and tp_vectorcall_offset, without py_layout__longer. */
+#define TYPE_NAME              24
 #define TYPE_VECTORCALL_OFFSET 56
 #define VECTORCALL_OFFSET_MAX  256
 
 /* Name id of a jitted function; that of `f` if the name is unreadable (counted). */
 static __always_inline u64 jit__name(struct thread *t, struct proc *proc, const struct probe_fn *f, u64 callable)
 {
-	u64 offset = read_u64(read_u64(callable + OBJECT_TYPE) + TYPE_VECTORCALL_OFFSET), string[2] = {}, name = 0;
+	u32 longer = py_layout__longer(&proc->py.layout);
+	u64 type = read_u64(callable + OBJECT_TYPE + longer), string[2] = {}, name = 0;
+	u64 offset = read_u64(type + TYPE_VECTORCALL_OFFSET + longer);
 
 	if (offset >= 16 && offset < VECTORCALL_OFFSET_MAX &&
 	    !bpf_probe_read_user(string, sizeof(string), (const void *)(callable + offset + 8)) && string[1] &&
@@ -62,11 +65,11 @@ static __always_inline void on_jit_exit(struct pt_regs *ctx, struct task_struct 
 }
 
 /* Is this an object of the class jax.profiler.StepTraceAnnotation? */
-static __always_inline bool is_step_annotation(u64 object)
+static __always_inline bool is_step_annotation(u32 longer, u64 object)
 {
-	u64 head[2] = {}, type = read_u64(object + OBJECT_TYPE);
+	u64 head[2] = {}, type = read_u64(object + OBJECT_TYPE + longer);
 
-	bpf_probe_read_user(head, sizeof(head), (const void *)read_u64(type + TYPE_NAME));
+	bpf_probe_read_user(head, sizeof(head), (const void *)read_u64(type + TYPE_NAME + longer));
 	return head[0] == WORD8("StepTrac") && head[1] == WORD8("eAnnotat");
 }
 
@@ -98,7 +101,7 @@ static __always_inline void on_annotation(struct pt_regs *ctx, struct task_struc
 		span__drop_reused(t, stale);
 	s = span__begin(t, SPAN_LABEL, args[0], name, 0);
 	if (s)
-		s->label = is_step_annotation(args[0]) ? LABEL_PROFILER_STEP : LABEL_USER;
+		s->label = is_step_annotation(py_layout__longer(&proc->py.layout), args[0]) ? LABEL_PROFILER_STEP : LABEL_USER;
 }
 
 static __always_inline void on_annotation_end(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)

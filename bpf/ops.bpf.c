@@ -154,7 +154,7 @@ int op_enter(struct pt_regs *ctx)
 	return 0;
 }
 
-/* Offset of PyTypeObject.tp_name in CPython. */
+/* Offset of PyTypeObject.tp_name in CPython, without longer_heads. */
 #define TYPE_NAME 24
 
 /* Name id of a NUL-terminated text in the target; 0: unreadable (counted). */
@@ -168,11 +168,11 @@ static __always_inline u64 text__name(struct thread *t, u64 text)
 }
 
 /* Name id of a Python class; 0: unreadable (counted). */
-static __always_inline u64 class__name(struct thread *t, u64 class)
+static __always_inline u64 class__name(struct thread *t, const struct op_proc *p, u64 class)
 {
 	u64 text = 0;
 
-	bpf_probe_read_user(&text, sizeof(text), (const void *)(class + TYPE_NAME));
+	bpf_probe_read_user(&text, sizeof(text), (const void *)(class + TYPE_NAME + p->longer_heads));
 	return text__name(t, text);
 }
 
@@ -180,7 +180,7 @@ static __always_inline u64 class__name(struct thread *t, u64 class)
  * Name id of an autograd node: of its C++ class, or of its Python class if Python defines the node.
  * 0: unknown (counted).
  */
-static __always_inline u64 node__name(struct thread *t, u32 slot, u64 node)
+static __always_inline u64 node__name(struct thread *t, const struct op_proc *p, u32 slot, u64 node)
 {
 	struct node_class class = {.slot = slot};
 	struct node_val *val = NULL;
@@ -191,8 +191,8 @@ static __always_inline u64 node__name(struct thread *t, u32 slot, u64 node)
 	if (val && val->name)
 		return val->name;
 	if (val && val->object && !bpf_probe_read_user(&object, sizeof(object), (const void *)(node + val->object)) &&
-	    !bpf_probe_read_user(&type, sizeof(type), (const void *)(object + OBJECT_TYPE)))
-		return class__name(t, type);
+	    !bpf_probe_read_user(&type, sizeof(type), (const void *)(object + OBJECT_TYPE + p->longer_heads)))
+		return class__name(t, p, type);
 	count(CNT_NAME_LOST);
 	return 0;
 }
@@ -343,7 +343,7 @@ int node_enter(struct pt_regs *ctx)
 	if (event == OP_TEXT)
 		name = text__name(t, subject);
 	else
-		name = event == OP_PYTHON ? class__name(t, subject) : node__name(t, OP_SLOT(cookie), subject);
+		name = event == OP_PYTHON ? class__name(t, p, subject) : node__name(t, p, OP_SLOT(cookie), subject);
 	if (!name)
 		return 0;
 	s = op__begin(t, p, kind, name, name, kind == SPAN_OP ? name : name ^ kind, frame);

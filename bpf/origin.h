@@ -65,7 +65,7 @@ __weak __noinline int origin__add(struct origin *o, struct name_buffer *b, const
 
 	if (!o || !b || !proc || object == o->last || o->rec.module_cnt >= MODULES_MAX)
 		return 0;
-	type = read_u64(object + OBJECT_TYPE);
+	type = read_u64(object + proc->py.layout.object_type);
 	if (type == proc->py.cell_type)
 		return 0;
 	name = name__read_text(b, read_u64(type + proc->py.layout.type_name));

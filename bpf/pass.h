@@ -75,7 +75,7 @@ __weak __noinline int exit__step(struct thread *t, const struct proc *proc, stru
 	    !py__tail(py, read_u64(frame.code + py->code_filename), tail) || !TAIL_IS(tail, "grad/profiler.py"))
 		return true;
 	bpf_probe_read_user(exception, sizeof(exception), (const void *)(own + py->frame_locals + 8));
-	at->raised = exception[0] != exception[1];
+	at->raised = ((exception[0] ^ exception[1]) & ~(u64)py->ref_mask) != 0;
 	return false;
 }
 

@@ -198,7 +198,7 @@ __weak __noinline u64 code__key(struct name_buffer *b, const struct proc *proc, 
 		return 0;
 	py = &proc->py.layout;
 	if (bpf_probe_read_user(b->text, (py->code_linetable + 8) & (REC_NAME_MAX - 1), (const void *)code) ||
-	    buffer_word(b, OBJECT_TYPE) != proc->py.code_type)
+	    buffer_word(b, py->object_type) != proc->py.code_type)
 		return 0;
 	if (code__is_shim(py, b))
 		return CODE_SHIM;

@@ -14,9 +14,7 @@
  * decorators lie inside it. 40 frames cover a DataLoader wrapped a dozen times; beyond that the
  * answer is "unknown", which is counted.
  */
-#define PY_FRAMES   40
-
-#define OBJECT_TYPE 8 /* PyObject: ob_refcnt, ob_type */
+#define PY_FRAMES 40
 
 struct py_text {
 	u64 address, bytes;

@@ -103,6 +103,7 @@ struct op_proc {
 	 * its number (0: unknown).
 	 */
 	__u32 sequence_module;
+	__u32 longer_heads; /* of Python's objects: py_layout__longer */
 	__u64 sequence_offset;
 	__u64 node_sequence;
 	__u64 backward_action; /* action around Engine::execute, which nodes on the engine's threads inherit */

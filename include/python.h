@@ -11,9 +11,18 @@
 #include <linux/types.h>
 #endif
 
-/* One CPython minor version. Source: the headers of that version, by tools/pylayout. */
+/* PyObject {ob_refcnt, ob_type}. */
+#define OBJECT_TYPE 8
+
+/* One CPython minor version, or its free-threaded build. Source: the headers of that version, by tools/pylayout. */
 struct py_layout {
 	__u16 minor; /* 8 for 3.8 */
+
+	/*
+	 * ob_type, the last field of each object's head: OBJECT_TYPE, more in a free-threaded build,
+	 * whose objects have all that follows later by as much
+	 */
+	__u16 object_type;
 
 	/* generator: PyGenObject */
 	__u16 gen_frame;    /* up to 3.10 a PyFrameObject *, from 3.11 the frame itself (gi_iframe) */
@@ -44,6 +53,11 @@ struct py_layout {
 	__u16 frame_instr;
 	__u16 instr_bytes;
 	__u16 ref_mask; /* low bits to clear in a stack reference (3.14: frame_code and the locals); earlier 0 */
+	/*
+	 * Of free-threaded builds from 3.14 on, where each thread may have a copy of the bytecode to
+	 * which frame_instr points: which one, an int; 0: that in the code object. In others 0.
+	 */
+	__u16 frame_tlbc;
 
 	/* PyCodeObject */
 	__u16 code_filename;
@@ -53,6 +67,7 @@ struct py_layout {
 	__u16 code_linetable;    /* a bytes object: co_linetable, before 3.10 co_lnotab */
 	__u16 code_instructions; /* co_code_adaptive; 0 before 3.11 */
 	__u16 code_flags;        /* an int */
+	__u16 code_tlbc;         /* co_tlbc: {s64 count, u64 address of each copy} of the bytecode, or 0 */
 
 	/* str: PyASCIIObject, PyCompactUnicodeObject */
 	__u16 str_length;
@@ -76,6 +91,7 @@ struct py_layout {
 	 * the _PyCFrame (3.11, 3.12)
 	 */
 	__u16 tstate_frame;
+	__u16 tstate_state; /* of free-threaded builds: an int, PY_TSTATE_SUSPENDED; in others 0 */
 	__u16 tstate_cframe;  /* 1: tstate_frame holds a _PyCFrame * */
 	__u16 cframe_current; /* in the _PyCFrame */
 
@@ -85,6 +101,15 @@ struct py_layout {
 	 */
 	__u16 runtime_tstate;
 };
+
+/*
+ * By how many bytes the heads of objects, of which a type is one, are longer than those of builds
+ * with a GIL. 0 also where the layout is not known.
+ */
+static inline __u32 py_layout__longer(const struct py_layout *layout)
+{
+	return layout->object_type > OBJECT_TYPE ? layout->object_type - OBJECT_TYPE : 0;
+}
 
 enum py_tstate_where {
 	PY_TSTATE_UNKNOWN = 0,

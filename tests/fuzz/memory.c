@@ -103,7 +103,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2)
 		return 0;
-	internals = py_internals__find(PY_MINOR_MIN + data[0] % (PY_MINOR_MAX - PY_MINOR_MIN + 1));
+	internals = py_internals__find(PY_MINOR_MIN + data[0] % (PY_MINOR_MAX - PY_MINOR_MIN + 1), data[0] & 128);
+	internals = internals ?: py_internals__find(PY_MINOR_MIN, false);
 	moves = data[1];
 	memset(memory, 0, sizeof(memory));
 	memcpy(memory, data + 2, size - 2 < PAGE ? size - 2 : PAGE);

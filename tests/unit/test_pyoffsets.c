@@ -53,7 +53,7 @@ static const struct {
 
 static int parse(const uint64_t *words, int row, struct py_internals *out, uint32_t candidates[PY_OFFSETS_CANDIDATES])
 {
-	return py_offsets__parse(words, py_internals__find(row), out, candidates);
+	return py_offsets__parse(words, py_internals__find(row, false), out, candidates);
 }
 
 #define ADDED 2408 /* a field that no version has */
@@ -61,7 +61,7 @@ static int parse(const uint64_t *words, int row, struct py_internals *out, uint3
 /* What is of the version's table but may differ between its patch releases: the process's own counts (pythread.h). */
 static void expect_known(const struct py_internals *found, const uint32_t *candidates, int minor, bool added)
 {
-	const struct py_internals *row = py_internals__find(minor);
+	const struct py_internals *row = py_internals__find(minor, false);
 	bool among = false;
 
 	assert_memory_equal(&found->layout, &row->layout, sizeof(row->layout));

@@ -375,7 +375,7 @@ static void test_wrong_layout(void **state)
 	assert_int_equal(process__read(child.pid, &process), 0);
 	assert_int_equal(python__find(&process, &python, &elf), 0);
 	for (size_t i = 0; i <= sizeof(fields) / sizeof(fields[0]); i++) {
-		struct py_internals internals = *py_internals__find(python.process.layout.minor);
+		struct py_internals internals = *py_internals__of(&python.process.layout);
 		const struct py_check check = {.process = &process,
 					       .python = &python,
 					       .elf = elf,

@@ -123,7 +123,7 @@ static void test_states(void **state)
 
 	job__start(&job, *state);
 	assert_true(job.python.process.tss_offset != 0);
-	key = py_internals__find(job.python.process.layout.minor)->tss_key;
+	key = py_internals__of(&job.python.process.layout)->tss_key;
 	if (key) { /* found by the key, not by trying all */
 		assert_int_equal(process__read_memory(job.pid, job.python.runtime + key, &key, sizeof(key)), 0);
 		assert_int_equal(job.python.process.tss_offset, 0x310 + 16 * key + 8);

@@ -27,10 +27,6 @@
 #include <internal/pycore_stackref.h>
 #endif
 
-#ifdef Py_GIL_DISABLED
-#error "the table is for builds with a GIL"
-#endif
-
 static void put(const char *field, long value)
 {
 	printf("\t\t.%s = %ld,\n", field, value);
@@ -111,6 +107,7 @@ static void put_objects(void)
 {
 	uint32_t kind = STATE_BITS(kind);
 
+	put("object_type", offsetof(PyObject, ob_type));
 	put("code_filename", offsetof(PyCodeObject, co_filename));
 	put("code_name", offsetof(PyCodeObject, co_name));
 	put("code_flags", offsetof(PyCodeObject, co_flags));
@@ -125,6 +122,11 @@ static void put_objects(void)
 #endif
 #if PY_VERSION_HEX >= 0x030b0000
 	put("code_instructions", offsetof(PyCodeObject, co_code_adaptive));
+#endif
+#if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030e0000
+	put("code_tlbc", offsetof(PyCodeObject, co_tlbc));
+	put("frame_tlbc", offsetof(_PyInterpreterFrame, tlbc_index));
+	_Static_assert(offsetof(_PyCodeArray, size) == 0 && offsetof(_PyCodeArray, entries) == 8, "as bpf/pyframe.h has it");
 #endif
 	put("str_length", offsetof(PyASCIIObject, length));
 	put("str_state", offsetof(PyASCIIObject, state));
@@ -143,6 +145,9 @@ static void put_objects(void)
 
 static void put_thread(void)
 {
+#ifdef Py_GIL_DISABLED
+	put("tstate_state", offsetof(PyThreadState, state));
+#endif
 #if PY_VERSION_HEX >= 0x030d0000
 	put("tstate_frame", offsetof(PyThreadState, current_frame));
 #elif PY_VERSION_HEX >= 0x030b0000
@@ -218,6 +223,7 @@ static void put_debug(void)
 	PAIR(code_object.firstlineno, offsetof(PyCodeObject, co_firstlineno));
 	PAIR(code_object.linetable, offsetof(PyCodeObject, co_linetable));
 	PAIR(code_object.co_code_adaptive, offsetof(PyCodeObject, co_code_adaptive));
+	PAIR(pyobject.ob_type, offsetof(PyObject, ob_type));
 	PAIR(type_object.tp_name, offsetof(PyTypeObject, tp_name));
 	PAIR(bytes_object.ob_size, offsetof(PyBytesObject, ob_base.ob_size));
 	PAIR(bytes_object.ob_sval, offsetof(PyBytesObject, ob_sval));
@@ -225,6 +231,10 @@ static void put_debug(void)
 	PAIR(unicode_object.length, offsetof(PyASCIIObject, length));
 	PAIR(unicode_object.asciiobject_size, sizeof(PyASCIIObject));
 #if PY_VERSION_HEX >= 0x030e0000
+#ifdef Py_GIL_DISABLED
+	PAIR(interpreter_frame.tlbc_index, offsetof(_PyInterpreterFrame, tlbc_index));
+	PAIR(code_object.co_tlbc, offsetof(PyCodeObject, co_tlbc));
+#endif
 	PAIR(gen_object.gi_iframe, offsetof(PyGenObject, gi_iframe));
 	PAIR(gen_object.gi_frame_state, offsetof(PyGenObject, gi_frame_state));
 #endif

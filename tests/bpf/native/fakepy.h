@@ -111,7 +111,7 @@ static inline u64 fakepy__function_at(struct fakepy *f, u64 address, u64 file, u
 {
 	const struct py_layout *py = f->py;
 
-	fakepy__put(address + 8, f->code_type, 8);
+	fakepy__put(address + py->object_type, f->code_type, 8);
 	fakepy__put(address + py->code_filename, file, 8);
 	fakepy__put(address + py->code_name, name, 8);
 	if (py->code_qualname)
@@ -201,7 +201,7 @@ static inline u64 fakepy__generator(struct fakepy *f, u64 code, u64 argument)
 	u64 gen = fakepy__alloc(f, f->py->gen_frame + 8 + (f->py->gen_embedded ? fakepy__frame_bytes(f) : 0));
 	u64 frame = gen + f->py->gen_frame;
 
-	fakepy__put(gen + 8, f->gen_type, 8);
+	fakepy__put(gen + f->py->object_type, f->gen_type, 8);
 	if (!f->py->gen_embedded) {
 		frame = fakepy__alloc(f, fakepy__frame_bytes(f));
 		fakepy__put(gen + f->py->gen_frame, frame, 8);
@@ -217,12 +217,12 @@ static inline u64 fakepy__generator(struct fakepy *f, u64 code, u64 argument)
 static inline u64 fakepy__object(struct fakepy *f, const char *type_name)
 {
 	u64 name = fakepy__alloc(f, 16 + strlen(type_name)), type = fakepy__alloc(f, 256),
-	    object = fakepy__alloc(f, 16);
+	    object = fakepy__alloc(f, f->py->object_type + 8u);
 
 	memset((void *)name, 0, 16 + strlen(type_name));
 	memcpy((void *)name, type_name, strlen(type_name));
 	fakepy__put(type + f->py->type_name, name, 8);
-	fakepy__put(object + 8, type, 8);
+	fakepy__put(object + f->py->object_type, type, 8);
 	return object;
 }
 

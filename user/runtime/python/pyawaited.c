@@ -27,7 +27,7 @@
 
 /*
  * Of PyTypeObject (tp_call, tp_flags), PyCFunctionObject (m_ml, m_self), PyMethodDescrObject (d_method) and calliterobject
- * (it_callable): the same in 3.8 to 3.14.
+ * (it_callable): the same in 3.8 to 3.15, each without py_layout__longer.
  */
 #define TYPE_CALL         128
 #define TYPE_FLAGS        168
@@ -45,6 +45,11 @@ struct request {
 	uint64_t code_type, tstate;
 };
 
+static uint64_t member(const struct request *r, uint64_t offset)
+{
+	return offset + py_layout__longer(&r->layout);
+}
+
 static int read_word(const struct request *r, uint64_t address, uint64_t *out)
 {
 	return process__read_memory(r->pid, address, out, sizeof(*out));
@@ -56,7 +61,7 @@ static bool read_type(const struct request *r, uint64_t object, uint64_t *type, 
 	uint64_t text;
 
 	name[NAME_BYTES - 1] = 0;
-	return !read_word(r, object + 8, type) && !read_word(r, *type + r->layout.type_name, &text) &&
+	return !read_word(r, object + r->layout.object_type, type) && !read_word(r, *type + r->layout.type_name, &text) &&
 	       !process__read_memory(r->pid, text, name, NAME_BYTES - 1);
 }
 
@@ -84,7 +89,7 @@ static bool is_callable(const struct request *r, uint64_t type, const char *name
 {
 	uint64_t call, flags;
 
-	return read_word(r, type + TYPE_CALL, &call) || read_word(r, type + TYPE_FLAGS, &flags) ||
+	return read_word(r, type + member(r, TYPE_CALL), &call) || read_word(r, type + member(r, TYPE_FLAGS), &flags) ||
 	       (call && !(flags & TYPE_IS_HEAP && !strchr(name, '.')));
 }
 
@@ -105,7 +110,7 @@ static bool is_of(const struct request *r, uint64_t function, const char *wanted
 	char name[NAME_BYTES];
 	uint64_t self, type;
 
-	return !read_word(r, function + FUNCTION_SELF, &self) && self && read_type(r, self, &type, name) &&
+	return !read_word(r, function + member(r, FUNCTION_SELF), &self) && self && read_type(r, self, &type, name) &&
 	       !strncmp(name, wanted, strlen(wanted));
 }
 
@@ -115,7 +120,7 @@ static bool iterates_queue(const struct request *r, uint64_t iterator)
 	char name[NAME_BYTES];
 	uint64_t callable, type;
 
-	return !read_word(r, iterator + ITERATOR_CALLABLE, &callable) && callable &&
+	return !read_word(r, iterator + member(r, ITERATOR_CALLABLE), &callable) && callable &&
 	       read_type(r, callable, &type, name) && is_bound(name) && is_of(r, callable, queue_type);
 }
 
@@ -147,11 +152,11 @@ static enum slot bound_slot(const struct request *r, const uint64_t *slots, uint
 	uint64_t function = slots[i] & ~(uint64_t)r->layout.ref_mask;
 
 	/* What a `with` calls at its end; while it begins, it waits without anything to call: for a lock, not a file. */
-	if (is_named(r, function + FUNCTION_METHOD, "__exit__"))
+	if (is_named(r, function + member(r, FUNCTION_METHOD), "__exit__"))
 		return is_of(r, function, "_io.") ? SLOT_PASS : SLOT_OTHER;
 	if (!is_called(r, slots, cnt, i))
 		return SLOT_PASS;
-	if (is_of(r, function, lock_type) && is_named(r, function + FUNCTION_METHOD, "acquire"))
+	if (is_of(r, function, lock_type) && is_named(r, function + member(r, FUNCTION_METHOD), "acquire"))
 		return SLOT_ACQUIRE;
 	return is_of(r, function, queue_type) ? SLOT_QUEUE : SLOT_OTHER;
 }
@@ -184,7 +189,7 @@ static enum awaited_kind awaited_by_method(const struct request *r, uint64_t met
 {
 	if (is_a(r, object, queue_type))
 		return AWAITED_QUEUE;
-	if (!is_a(r, object, lock_type) || !is_named(r, method + DESCRIPTOR_METHOD, "acquire"))
+	if (!is_a(r, object, lock_type) || !is_named(r, method + member(r, DESCRIPTOR_METHOD), "acquire"))
 		return AWAITED_OTHER;
 	*lock = object;
 	return AWAITED_ACQUIRE;
@@ -203,7 +208,7 @@ static enum awaited_kind awaited_of(const struct request *r, const uint64_t *slo
 			return i + 1 < cnt ? awaited_by_method(r, slots[i] & mask, slots[i + 1] & mask, lock)
 					   : AWAITED_OTHER;
 		if (slot == SLOT_ACQUIRE)
-			return read_word(r, (slots[i] & mask) + FUNCTION_SELF, lock) ? AWAITED_OTHER : AWAITED_ACQUIRE;
+			return read_word(r, (slots[i] & mask) + member(r, FUNCTION_SELF), lock) ? AWAITED_OTHER : AWAITED_ACQUIRE;
 		if (slot == SLOT_QUEUE || slot == SLOT_OTHER)
 			return slot == SLOT_QUEUE ? AWAITED_QUEUE : AWAITED_OTHER;
 		iterates |= slot == SLOT_ITERATES;
@@ -218,7 +223,7 @@ static int find_slots(const struct request *r, const struct py_link *link, uint6
 	/* From 3.11: co_stacksize, co_firstlineno, co_nlocalsplus; before: co_stacksize, co_flags. */
 	uint32_t size_at = layout->code_instructions ? layout->code_firstlineno - 4u : layout->code_flags - 4u, ints[3];
 	uint64_t type;
-	int err = read_word(r, link->code + 8, &type)
+	int err = read_word(r, link->code + layout->object_type, &type)
 			  ?: process__read_memory(r->pid, link->code + size_at, ints, sizeof(ints));
 
 	if (err)

@@ -58,8 +58,8 @@ int py_check__debug_offsets(pid_t pid, uint64_t runtime, const struct py_interna
 	if (memcmp(words, "xdebugpy", 8) ||
 	    words[internals->debug_version_at / 8] >> 16 != (3u << 8 | internals->layout.minor))
 		return -ENOTSUP;
-	if (words[internals->debug_free_threaded_at / 8])
-		return -EOPNOTSUPP;
+	if (!words[internals->debug_free_threaded_at / 8] == py_layout__is_free_threaded(&internals->layout))
+		return -ENOTSUP;
 	for (size_t i = 0; i < PY_DEBUG_MAX && internals->debug[i].at; i++) {
 		if (words[internals->debug[i].at / 8] != internals->debug[i].value)
 			return -ENOTSUP;
@@ -128,7 +128,7 @@ static bool check__str(const struct py_check *check, uint64_t address)
 
 	if (check__read(check, address, head, layout->str_compact_data))
 		return false;
-	memcpy(&type, head + 8, sizeof(type));
+	memcpy(&type, head + layout->object_type, sizeof(type));
 	memcpy(&length, head + layout->str_length, sizeof(length));
 	memcpy(&state, head + layout->str_state, sizeof(state));
 	kind = state >> layout->str_kind_shift & ((1u << layout->str_kind_bits) - 1);
@@ -157,7 +157,7 @@ static bool check__bytes(const struct py_check *check, uint64_t address)
 	uint64_t type, length;
 	char last;
 
-	return !check__pointer(check, address + 8, &type) &&
+	return !check__pointer(check, address + layout->object_type, &type) &&
 	       check__c_string(check, type + layout->type_name, "bytes") &&
 	       !check__pointer(check, address + layout->bytes_length, &length) && length < DATA_MAX &&
 	       !check__read(check, address + layout->bytes_data + length, &last, 1) && last == 0;
@@ -184,7 +184,7 @@ static bool check__code(const struct py_check *check, uint64_t code)
 	const struct py_layout *layout = &check->internals->layout;
 	uint64_t type, name, table;
 
-	if (check__pointer(check, code + 8, &type) || type != check->python->process.code_type)
+	if (check__pointer(check, code + layout->object_type, &type) || type != check->python->process.code_type)
 		return false;
 	if (check__pointer(check, code + layout->code_linetable, &table) || !check__bytes(check, table))
 		return false;

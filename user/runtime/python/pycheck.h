@@ -23,8 +23,7 @@ struct py_check {
 
 /*
  * From 3.13: checks that _Py_DebugOffsets at the start of _PyRuntime is of this version and agrees
- * with the table. 0 (also before 3.13), -EOPNOTSUPP for a free-threaded build, -ENOTSUP when they
- * differ, or -errno.
+ * with the table. 0 (also before 3.13), -ENOTSUP when they differ, or -errno.
  */
 int py_check__debug_offsets(pid_t pid, uint64_t runtime, const struct py_internals *internals);
 

@@ -22,7 +22,7 @@
 #define DICT_ENTRIES_MAX 65536 /* a job has imported some 3,000 modules */
 #define BATCH            512   /* keys by one system call; IOV_MAX is 1,024 */
 #define MINOR_LOG2_KEYS  11    /* from this minor version on, the header has logarithms */
-#define MODULE_DICT      16    /* PyModuleObject.md_dict (CPython Objects/moduleobject.c) */
+#define MODULE_DICT      16    /* PyModuleObject.md_dict (CPython Objects/moduleobject.c), without py_layout__longer */
 
 struct dict_head {
 	uint64_t used, version, keys, values; /* of a dict, behind its object header */
@@ -63,7 +63,7 @@ static int read_head(pid_t pid, const struct py_layout *layout, uint64_t dict, s
 {
 	if (!py_object__is(pid, layout, dict, "dict"))
 		return -EINVAL;
-	return process__read_memory(pid, dict + DICT_HEAD_AT, out, sizeof(*out));
+	return process__read_memory(pid, dict + DICT_HEAD_AT + py_layout__longer(layout), out, sizeof(*out));
 }
 
 static int find_entries(pid_t pid, const struct py_layout *layout, uint64_t dict, struct entries *out)
@@ -139,7 +139,7 @@ struct key_request {
 	bool (*is)(const char *key); /* NULL: `key` */
 };
 
-#define STR_HEAD_MAX 64 /* sizeof(PyASCIIObject) is 48 or 40 */
+#define STR_HEAD_MAX 64 /* sizeof(PyASCIIObject) is 40 to 56 */
 /* An ASCII str that may be the key, with the 0 behind it. */
 #define STR_BYTES (STR_HEAD_MAX + PY_KEY_MAX + 1)
 
@@ -240,7 +240,7 @@ int py_module__variables(pid_t pid, const struct python *python, const char *nam
 
 	if (!err && !py_object__is(pid, layout, module, "module"))
 		err = -EINVAL;
-	return err ?: process__read_memory(pid, module + MODULE_DICT, dict, sizeof(*dict));
+	return err ?: process__read_memory(pid, module + MODULE_DICT + py_layout__longer(&python->process.layout), dict, sizeof(*dict));
 }
 
 struct modules_request {

@@ -307,7 +307,7 @@ int py_exact__words(const struct process *process, const struct python *python, 
 
 int py_exact__recursion_limit(const struct process *process, const struct python *python)
 {
-	const struct py_internals *internals = py_internals__find(python->process.layout.minor);
+	const struct py_internals *internals = py_internals__of(&python->process.layout);
 	uint64_t interp;
 	int limit;
 

@@ -82,7 +82,8 @@ int py_link__innermost(pid_t pid, const struct py_layout *layout, uint64_t tstat
 static size_t frame__bytes(const struct py_layout *layout)
 {
 	const size_t ends[] = {layout->frame_code + 8u, layout->frame_previous + 8u,
-			       layout->frame_instr + (layout->instr_bytes ? 4u : 8u), layout->frame_owner + 1u};
+			       layout->frame_instr + (layout->instr_bytes ? 4u : 8u), layout->frame_owner + 1u,
+			       layout->frame_tlbc + 4u};
 	size_t most = 0;
 
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
@@ -118,6 +119,30 @@ static int py_window__fill(struct py_window *window, pid_t pid, uint64_t frame, 
 }
 
 /*
+ * Where the bytecode begins to which a frame points: that of its code object, or, in a free-threaded
+ * build, a thread's copy of it. 0, -EAGAIN: there is no such copy, so frame and code are of two
+ * moments; or -errno.
+ */
+static int find_bytecode(pid_t pid, const struct py_layout *layout, const uint8_t *frame, uint64_t code, uint64_t *out)
+{
+	uint64_t copies, cnt;
+	uint32_t copy = 0;
+	int err;
+
+	if (layout->code_tlbc)
+		memcpy(&copy, frame + layout->frame_tlbc, sizeof(copy));
+	*out = code + layout->code_instructions;
+	if (!copy)
+		return 0;
+	err = process__read_memory(pid, code + layout->code_tlbc, &copies, sizeof(copies))
+		      ?: process__read_memory(pid, copies, &cnt, sizeof(cnt));
+	if (!err && copy >= cnt)
+		err = -EAGAIN;
+	err = err ?: process__read_memory(pid, copies + 8 + 8ull * copy, out, sizeof(*out));
+	return err ?: *out ? 0 : -EAGAIN;
+}
+
+/*
  * Up to 3.10 a frame is an object. One that is being destroyed has no references, and its f_back
  * leads nowhere.
  */
@@ -126,6 +151,7 @@ int py_link__read(pid_t pid, const struct py_layout *layout, struct py_window *w
 {
 	size_t size = frame__bytes(layout);
 	const uint8_t *bytes;
+	uint64_t bytecode;
 	int32_t index;
 	int err;
 
@@ -145,10 +171,12 @@ int py_link__read(pid_t pid, const struct py_layout *layout, struct py_window *w
 	if (layout->instr_bytes) {
 		memcpy(&index, bytes + layout->frame_instr, sizeof(index));
 		out->offset = (int64_t)index * layout->instr_bytes;
-	} else {
-		out->offset = (int64_t)(pointer_in(bytes, layout->frame_instr) - out->code - layout->code_instructions);
+		return 0;
 	}
-	return 0;
+	err = out->python ? find_bytecode(pid, layout, bytes, out->code, &bytecode) : 0;
+	if (!err && out->python)
+		out->offset = (int64_t)(pointer_in(bytes, layout->frame_instr) - bytecode);
+	return err;
 }
 
 struct chain_request {
@@ -251,7 +279,7 @@ static int reader__head(const struct stack_reader *r, uint64_t code, struct code
 		uint32_t offset, bytes;
 		void *to;
 	} fields[] = {
-		{8, sizeof(out->type), &out->type},
+		{layout->object_type, sizeof(out->type), &out->type},
 		{layout->code_filename, sizeof(out->file), &out->file},
 		{layout->code_qualname ?: layout->code_name, sizeof(out->name), &out->name},
 		{layout->code_linetable, sizeof(out->line_table), &out->line_table},

@@ -7,6 +7,7 @@
 #ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYLAYOUT_H
 #define STEPFLAME_USER_RUNTIME_PYTHON_PYLAYOUT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "include/python.h"
@@ -50,9 +51,12 @@ struct py_internals {
 	} debug[PY_DEBUG_MAX]; /* ends at the first at == 0 */
 };
 
-/* The row of a minor version, or NULL. */
-const struct py_internals *py_internals__find(int minor);
-/* The layout of a minor version, or NULL. */
+/* The row of a minor version, or of its free-threaded build; or NULL. */
+const struct py_internals *py_internals__find(int minor, bool free_threaded);
+/* The row that a layout is from. */
+const struct py_internals *py_internals__of(const struct py_layout *layout);
+/* The layout of a minor version with a GIL, or NULL. */
 const struct py_layout *py_layout__find(int minor);
+bool py_layout__is_free_threaded(const struct py_layout *layout);
 
 #endif

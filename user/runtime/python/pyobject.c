@@ -17,7 +17,7 @@ bool py_object__is(pid_t pid, const struct py_layout *layout, uint64_t address, 
 	uint64_t at, name;
 	char text[16];
 
-	return size <= sizeof(text) && !process__read_memory(pid, address + 8, &at, sizeof(at)) &&
+	return size <= sizeof(text) && !process__read_memory(pid, address + layout->object_type, &at, sizeof(at)) &&
 	       !process__read_memory(pid, at + layout->type_name, &name, sizeof(name)) &&
 	       !process__read_memory(pid, name, text, size) && !memcmp(text, type, size);
 }

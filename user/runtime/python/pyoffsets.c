@@ -70,16 +70,34 @@ static bool is_code(const uint64_t *w)
 	       w[4] == w[1] + 24 && w[4] < w[0] - 8 && w[5] && w[5] % 4 == 0 && w[5] < w[0] - 8;
 }
 
-/* pyobject {16, ob_type 8}, type_object {size, tp_name 24}: as in all versions */
+/* pyobject {16, ob_type 8}, type_object {size, tp_name 24}: as in all versions, or 16 bytes more */
 static bool is_object(const uint64_t *w)
 {
-	return w[0] == 16 && w[1] == 8 && w[3] == 24;
+	return (w[1] == 8 || w[1] == 24) && w[0] == w[1] + 8 && w[3] == w[1] + 16;
 }
 
-/* bytes_object {size, ob_size 16, ob_sval 32}, unicode_object {size, state 32, length 16, asciiobject_size 40} */
+/*
+ * bytes_object {size, ob_size 16, ob_sval 32}, unicode_object {size, state 32, length 16,
+ * asciiobject_size 40}; or 16 bytes more
+ */
 static bool is_text(const uint64_t *w)
 {
-	return w[1] == 16 && w[2] == 32 && w[4] == 32 && w[5] == 16 && w[6] == 40;
+	return (w[1] == 16 || w[1] == 32) && w[2] == w[1] + 16 && w[4] == w[1] + 16 && w[5] == w[1] &&
+	       w[6] == w[1] + 24;
+}
+
+/* frame {..., owner, stackpointer, tlbc_index}; code {..., co_code_adaptive, co_tlbc} */
+static int parse_copies(const uint64_t *frame, const uint64_t *code, size_t instructions, struct py_layout *out)
+{
+	uint64_t index = frame[7], copies = code[instructions + 1];
+
+	if (!out->code_tlbc)
+		return 0;
+	if (!index || index % 4 || index >= frame[4] || !copies || copies % 8 || copies >= code[instructions])
+		return -ENOTSUP;
+	out->frame_tlbc = (uint16_t)index;
+	out->code_tlbc = (uint16_t)copies;
+	return 0;
 }
 
 /* The first place in [from, to) that has the shape; 0: none. */
@@ -101,12 +119,12 @@ static size_t find_generator(const uint64_t *w, size_t from, uint64_t frame_byte
 	return 0;
 }
 
-/* co_code_adaptive is last, an array of one; some fields lie between. 0: not found */
-static uint64_t instructions_of(const uint64_t *code)
+/* Which word says where co_code_adaptive is: last, an array of one; some fields lie between. 0: not found */
+static size_t instructions_of(const uint64_t *code)
 {
-	for (size_t i = 6; i < SHAPE_WORDS; i++)
+	for (size_t i = 6; i + 1 < SHAPE_WORDS; i++)
 		if (code[i] == code[0] - 8)
-			return code[i];
+			return i;
 	return 0;
 }
 
@@ -154,7 +172,7 @@ static void parse_layout(const uint64_t *thread, const uint64_t *frame, const ui
 	out->code_qualname = (uint16_t)code[3];
 	out->code_linetable = (uint16_t)code[4];
 	out->code_firstlineno = (uint16_t)code[5];
-	out->code_instructions = (uint16_t)instructions_of(code);
+	out->code_instructions = (uint16_t)code[instructions_of(code)];
 	if (gen) {
 		out->gen_frame = (uint16_t)gen[2];
 		out->state_off = (uint16_t)gen[3];
@@ -176,7 +194,9 @@ int py_offsets__parse(const uint64_t words[PY_OFFSETS_WORDS], const struct py_in
 	memset(candidates, 0, PY_OFFSETS_CANDIDATES * sizeof(*candidates));
 	/* 3.13's has no section of generators */
 	if (!text || (!gen && row->layout.minor > PY_MINOR_OFFSETS) || !instructions_of(words + code) ||
-	    parse_walk(words, thread, out))
+	    words[object + 1] != row->layout.object_type || words[text + 1] != row->layout.object_type + 8u ||
+	    parse_walk(words, thread, out) ||
+	    parse_copies(words + frame, words + code, instructions_of(words + code), &out->layout))
 		return -ENOTSUP;
 	parse_layout(words + thread, words + frame, words + code, gen ? words + gen : NULL, &out->layout);
 	for (size_t i = thread + 5; i + 1 < frame && cnt + 1 < PY_OFFSETS_CANDIDATES; i++)
@@ -235,8 +255,8 @@ int py_offsets__read(pid_t pid, uint64_t runtime, int minor, const struct py_int
 		return err;
 	if (memcmp(words, "xdebugpy", 8) || words[AT_VERSION] >> 16 != (3u << 8 | (uint64_t)minor))
 		return -ENOTSUP;
-	if (words[AT_FREE_THREADED])
-		return -EOPNOTSUPP;
+	if (!words[AT_FREE_THREADED] == py_layout__is_free_threaded(&row->layout))
+		return -ENOTSUP;
 	err = py_offsets__parse(words, row, out, candidates);
 	if (!err && !has_modules(pid, runtime, out))
 		err = -ENOTSUP;

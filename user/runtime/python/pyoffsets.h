@@ -29,9 +29,9 @@ int py_offsets__parse(const uint64_t words[PY_OFFSETS_WORDS], const struct py_in
 		      uint32_t candidates[PY_OFFSETS_CANDIDATES]);
 
 /*
- * Reads the table of the process, of minor version `minor`, and lets its threads tell what shape
- * does not. The caller must check the layout against the process (pycheck.h). 0; -ENOTSUP; -EOPNOTSUPP
- * for a free-threaded build; or -errno.
+ * Reads the table of the process, of minor version `minor`, free-threaded if `row` is, and lets its
+ * threads tell what shape does not. The caller must check the layout against the process
+ * (pycheck.h). 0; -ENOTSUP; or -errno.
  */
 int py_offsets__read(pid_t pid, uint64_t runtime, int minor, const struct py_internals *row, struct py_internals *out);
 

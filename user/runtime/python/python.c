@@ -221,9 +221,13 @@ static void mark_free_threaded(struct python *python)
  */
 static int python__find_layout(struct python *out, pid_t pid, int minor, struct py_internals *internals)
 {
-	const struct py_internals *row = py_internals__find(minor > PY_MINOR_MAX ? PY_MINOR_MAX : minor);
+	bool free_threaded = py_offsets__is_free_threaded(pid, out->runtime);
+	const struct py_internals *row =
+		py_internals__find(minor > PY_MINOR_MAX ? PY_MINOR_MAX : minor, free_threaded);
 	int err;
 
+	if (free_threaded)
+		mark_free_threaded(out);
 	if (!row)
 		return -EOPNOTSUPP;
 	*internals = *row;
@@ -232,8 +236,6 @@ static int python__find_layout(struct python *out, pid_t pid, int minor, struct 
 		err = py_offsets__read(pid, out->runtime, minor, row, internals);
 		out->tried = !err;
 	}
-	if (err == -ENOTSUP && py_offsets__is_free_threaded(pid, out->runtime))
-		mark_free_threaded(out);
 	out->process.layout = internals->layout;
 	return err ?: py_walk__resolve(pid, out->runtime, internals, out->walk);
 }
@@ -345,12 +347,10 @@ const char *python__explain(int err, pid_t pid, const char *comm, const char *ve
 			snprintf(why, PYTHON_WHY_BYTES, "process %d runs %s, which is not supported", pid, version);
 			return "run the job with CPython 3.8 to 3.15";
 		}
-		snprintf(why, PYTHON_WHY_BYTES, "process %d runs Python %s, which is %s", pid,
-			 version[0] ? version : "(unknown version)",
-			 version[0] && version[strlen(version) - 1] == 't'
-				 ? "free-threaded: that is not supported"
-				 : "not supported or not laid out as expected");
-		return "CPython 3.8 to 3.15 without free threading is supported";
+		snprintf(why, PYTHON_WHY_BYTES,
+			 "process %d runs Python %s, which is not supported or not laid out as expected", pid,
+			 version[0] ? version : "(unknown version)");
+		return "CPython 3.8 to 3.15 is supported";
 	}
 	return process__explain(err, pid, why, PYTHON_WHY_BYTES);
 }

@@ -308,7 +308,7 @@ uint64_t py_thread__find_gil(pid_t pid, uint64_t runtime, const struct py_intern
 
 uint64_t py_thread__gil_holder(pid_t pid, const struct python *python)
 {
-	const struct py_internals *internals = py_internals__find(python->process.layout.minor);
+	const struct py_internals *internals = py_internals__of(&python->process.layout);
 	uint64_t gil = python->process.gil_address, holder;
 	int32_t locked;
 

@@ -202,6 +202,7 @@ static int add_torch_library(struct session *s, const struct mapped_file *file, 
 
 	if (err)
 		return err == -ENOENT && !tensors ? 0 : err;
+	p->longer_heads = py_layout__longer(&ops__of(s)->targets[slot].target->python.process.layout);
 	if (found->found->string_bytes == 8)
 		p->old_strings = 1;
 	if (found->found->sequence_nr)
