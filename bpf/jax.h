@@ -101,7 +101,8 @@ static __always_inline void on_annotation(struct pt_regs *ctx, struct task_struc
 		span__drop_reused(t, stale);
 	s = span__begin(t, SPAN_LABEL, args[0], name, 0);
 	if (s)
-		s->label = is_step_annotation(py_layout__longer(&proc->py.layout), args[0]) ? LABEL_PROFILER_STEP : LABEL_USER;
+		s->label = is_step_annotation(py_layout__longer(&proc->py.layout), args[0]) ? LABEL_PROFILER_STEP
+											    : LABEL_USER;
 }
 
 static __always_inline void on_annotation_end(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)

@@ -32,25 +32,22 @@ static __always_inline u32 py_frame__bytes(const struct py_layout *py)
 	return py->code_instructions ? py->frame_locals : py->frame_instr + 8;
 }
 
-/*
- * Where a thread's copy of the bytecode begins (free-threaded builds). instr: what it is if there
- * is no such copy, as in a frame that is made at this moment.
- */
-__weak __noinline u64 py_frame__bytecode(const struct py_layout *py, u64 code, u32 copy, u64 instr)
+/* Where a thread's copy of the bytecode begins (free-threaded builds); 0: unreadable. */
+__weak __noinline u64 py_frame__bytecode(const struct py_layout *py, u64 code, u32 copy)
 {
-	u64 copies, at;
+	u64 copies;
 
 	if (!py)
-		return instr;
+		return 0;
 	copies = read_u64(code + py->code_tlbc);
-	at = copy < read_u64(copies) ? read_u64(copies + 8 + 8 * (u64)copy) : 0;
-	return at ? at : instr;
+	return copy < read_u64(copies) ? read_u64(copies + 8 + 8 * (u64)copy) : 0;
 }
 
 /* Takes the fields from the bytes in the buffer. False: not a frame. */
 static __always_inline bool py_frame__parse(const struct name_buffer *b, const struct py_layout *py,
 					    struct py_frame *out)
 {
+	u64 bytecode;
 	u32 copy;
 	s64 at;
 
@@ -61,14 +58,13 @@ static __always_inline bool py_frame__parse(const struct name_buffer *b, const s
 	else if (!out->code)
 		return false;
 	copy = py->code_tlbc && out->code ? (u32)buffer_word(b, py->frame_tlbc) : 0;
-	if (copy) {
-		at = buffer_word(b, py->frame_instr);
-		at -= py_frame__bytecode(py, out->code, copy, at);
-	} else if (py->code_instructions) {
-		at = buffer_word(b, py->frame_instr) - (out->code + py->code_instructions);
-	} else {
+	bytecode = copy ? py_frame__bytecode(py, out->code, copy) : out->code + py->code_instructions;
+	if (copy && !bytecode)
+		return false;
+	if (py->code_instructions)
+		at = buffer_word(b, py->frame_instr) - bytecode;
+	else
 		at = (s64)(s32)buffer_word(b, py->frame_instr) * py->instr_bytes;
-	}
 	out->offset = at > 0 ? at : 0; /* before the first instruction: the line of the function itself */
 	return true;
 }

@@ -91,7 +91,6 @@ struct py_layout {
 	 * the _PyCFrame (3.11, 3.12)
 	 */
 	__u16 tstate_frame;
-	__u16 tstate_state; /* of free-threaded builds: an int, PY_TSTATE_SUSPENDED; in others 0 */
 	__u16 tstate_cframe;  /* 1: tstate_frame holds a _PyCFrame * */
 	__u16 cframe_current; /* in the _PyCFrame */
 

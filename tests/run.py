@@ -63,7 +63,8 @@ def set_up(_):
 
 def set_up_engines(_):
     """Tests that want them say so when they are skipped."""
-    subprocess.run(["tools/setup.sh", "python", "--engines"], stdout=subprocess.DEVNULL)
+    for args in ("--engines", "--free-threaded 3.14", "--free-threaded 3.15"):
+        subprocess.run(["tools/setup.sh", "python", *args.split()], stdout=subprocess.DEVNULL)
     return {}
 
 

@@ -9,6 +9,7 @@
 #   tools/setup.sh python --minor 3.12    the same for another installed interpreter
 #   tools/setup.sh python --torch 2.5     the same with an older torch, and the interpreter and Lightning of its time
 #   tools/setup.sh python --jax           a Python with JAX and without torch, for the tests of JAX
+#   tools/setup.sh python --free-threaded 3.15  a free-threaded CPython 3.14 or 3.15, without packages, for tests
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
 #   tools/setup.sh python --readers       the first one, with what the tests use when it is there: readers of traces and screens, pytest-xdist
 #   tools/setup.sh python --engines       that, with the other engines of tables (Spark, which wants Java, and ClickHouse), notebooks and loggers
@@ -33,6 +34,10 @@ BARE_DEBIAN=bookworm # the oldest that stepflame's package is for
 BROWSER_PACKAGES='chromium chromium-driver fonts-dejavu-core'
 LIBBPF_MIN=1:1.4
 BPFTOOL_MIN=7.3
+
+# A free-threaded CPython, whole, in the launcher that cx_Freeze puts before an application, with its extension modules.
+FREE_THREADED_PACKAGE=freeze-core==0.8.1
+FREE_THREADED_SUITE=sid # whose packages have the modules of Python of 3.14 and 3.15
 
 # What a Python environment gets; each is imported by the same name.
 PIP_PACKAGES='torch lightning numpy pytest'
@@ -472,6 +477,76 @@ setup_cuda() {
 	printf '%s\n' "${found# }"
 }
 
+# Downloads Debian's packages $2... of suite $1 into the current folder; what apt knows of the system's own suites stays as it is.
+download_of_suite() {
+	suite=$1
+	shift
+	mkdir -p apt/etc apt/lists/partial apt/cache/archives/partial
+	mirror=$(mirror_of "$(debian_codename)")
+	printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "${mirror:-http://deb.debian.org/debian}" "$suite" >apt/etc/suite.list
+	cat >apt/apt.conf <<-CONF
+		Dir::State::lists "$PWD/apt/lists"; Dir::State::status "/var/lib/dpkg/status"; Dir::Cache "$PWD/apt/cache";
+		Dir::Etc::sourcelist "$PWD/apt/etc/suite.list"; Dir::Etc::sourceparts "/dev/null"; Acquire::Languages "none"; APT::Sandbox::User "root";
+	CONF
+	APT_CONFIG=$PWD/apt/apt.conf apt-get -qq update >&2 && APT_CONFIG=$PWD/apt/apt.conf apt-get -qq download "$@" >&2
+}
+
+# Puts the parts of a free-threaded CPython $1 into the current folder: bin, and lib as Python looks for it.
+fill_free_threaded() {
+	digits=$(echo "$1" | tr -d .)
+	lib=lib/python$1t
+	"$interpreter" -m venv work/pip >&2 || fail "$interpreter cannot make an environment" 'install python3-venv' 3
+	work/pip/bin/pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+		--python-version "$1" --implementation cp --abi "cp${digits}t" --platform manylinux2014_x86_64 -d work "$FREE_THREADED_PACKAGE" >&2 ||
+		fail "pip could not download $FREE_THREADED_PACKAGE for $1t" 'see its message above' 3
+	(
+		cd work
+		"$interpreter" -m zipfile -e freeze_core-*.whl wheel &&
+			download_of_suite "$FREE_THREADED_SUITE" "libpython$1-minimal" "libpython$1-stdlib" &&
+			for deb in *.deb; do dpkg-deb -x "$deb" debian; done
+	) || fail "the modules of Python $1 could not be had" 'see the message above' 3
+	mkdir -p bin lib
+	mv "work/debian/usr/lib/python$1" "$lib"
+	rm -rf "$lib/lib-dynload"
+	mv work/wheel/freeze_core/lib "$lib/lib-dynload"
+	mv work/wheel/freeze_core.libs lib/ # where the extension modules look for them
+	mv work/wheel/freeze_core/bases/console-cpython-*t-x86_64-linux-gnu "$lib/python$1t"
+	suffix=cpython-${digits}t-x86_64-linux-gnu
+	printf 'build_time_vars = {"Py_GIL_DISABLED": 1, "ABIFLAGS": "t", "SOABI": "%s", "EXT_SUFFIX": ".%s.so"}\n' "$suffix" "$suffix" \
+		>"$lib/_sysconfigdata_t_linux_x86_64-linux-gnu.py"
+	"${CC:-cc}" -O2 -shared -fPIC -o "$lib/python_main.so" "$here/free_threaded/python_main.c" -ldl || fail 'the C compiler failed' 'tools/setup.sh build'
+	# shellcheck disable=SC2016 # $0 and $@ of that script
+	printf '#!/bin/bash\nLD_PRELOAD=%s exec -a "$0" %s "$@"\n' "$folder/$lib/python_main.so" "$folder/$lib/python$1t" >"bin/python$1t"
+	chmod +x "bin/python$1t" "$lib/python$1t"
+	rm -r work
+}
+
+setup_free_threaded() {
+	case $1 in
+	3.14 | 3.15) ;;
+	*) fail "a free-threaded CPython $1 cannot be had here" 'take 3.14 or 3.15' 3 ;;
+	esac
+	[ -n "$(debian_codename)" ] || fail 'this is not Debian' "set STEPFLAME_PYTHONS to a free-threaded CPython $1" 3
+	interpreter=$(find_interpreter '')
+	[ -n "$interpreter" ] || fail 'there is no Python 3.10 to 3.15 here' 'install python3 and python3-venv' 3
+	here=$(cd "$(dirname "$0")" && pwd)
+	cache=${XDG_CACHE_HOME:-$HOME/.cache}/stepflame
+	folder=$cache/python$1t
+	mkdir -p "$cache"
+	exec 9>"$folder.lock"
+	flock 9
+	if ! [ -e "$folder/.complete" ]; then
+		say "making $folder: 30 MB are downloaded, once"
+		rm -rf "$folder"
+		mkdir -p "$folder/work"
+		(cd "$folder" && fill_free_threaded "$1") || exit
+		"$folder/bin/python$1t" -c 'import ctypes, threading' >&2 || fail "$folder does not start" 'remove it and call again' 3
+		touch "$folder/.complete"
+	fi
+	exec 9>&-
+	printf '%s\n' "$folder/bin/python$1t"
+}
+
 setup_debian_torch() {
 	if [ -z "$(installed python3-torch)" ]; then
 		[ -n "$(debian_codename)" ] || fail 'this is not Debian' '' 3
@@ -552,6 +627,10 @@ python)
 	--jax)
 		[ $# -eq 2 ] || usage
 		setup_jax
+		;;
+	--free-threaded)
+		[ $# -eq 3 ] || usage
+		setup_free_threaded "$3"
 		;;
 	--debian-torch)
 		[ $# -eq 2 ] || usage

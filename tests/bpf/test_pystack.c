@@ -332,9 +332,9 @@ static void test_wrong_type(void **state)
 
 	(void)state;
 	expect_deep(walk_from(frame), 10, 10, false);
-	fakepy__put(code + job.f.py->object_type, job.py.gen_type, 8);
+	fakepy__put(code + job.py.py->object_type, job.py.gen_type, 8);
 	expect_broken(walk_from(frame));
-	fakepy__put(code + job.f.py->object_type, job.py.code_type, 8);
+	fakepy__put(code + job.py.py->object_type, job.py.code_type, 8);
 	expect_deep(walk_from(frame), 10, 10, false);
 	expect_counters(CNT__COUNT);
 }

@@ -32,9 +32,9 @@ def symbol_offsets(file):
 
 def file_of(python):
     """The file that defines the interpreter: a libpython, or the executable."""
-    code = "print(next((line.split()[-1] for line in open('/proc/self/maps') if '/libpython3.' in line), ''))"
-    library = subprocess.run([python, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout.strip()
-    return Path(library or os.path.realpath(python)), bool(library)
+    code = "import os; print(next((line.split()[-1] for line in open('/proc/self/maps') if '/libpython3.' in line), os.readlink('/proc/self/exe')))"
+    file = subprocess.run([python, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout.strip()
+    return Path(file), "/libpython3." in file
 
 
 def patched(python, directory, change=None):
@@ -54,7 +54,9 @@ def patched(python, directory, change=None):
         return [python], {"LD_PRELOAD": str(copy)}
     code = "import sys, sysconfig; print(sys.base_prefix, sysconfig.get_path('purelib'))"
     home, packages = subprocess.run([python, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout.split()
-    return [str(copy)], {"PYTHONHOME": home, "PYTHONPATH": packages}
+    environment = {"PYTHONHOME": home, "PYTHONPATH": packages}
+    main = original.with_name("python_main.so")  # tools/setup.sh python --free-threaded
+    return [str(copy)], {**environment, "LD_PRELOAD": str(main)} if main.exists() else environment
 
 
 def break_table(data, runtime):

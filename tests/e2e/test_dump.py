@@ -189,7 +189,10 @@ def test_busy(hang, python):
                     if (caller, caller_line) not in CALLS[name]:
                         torn.append((inner, name))
                     assert LINES[name] <= line < LINES[name] + 5
-    assert waits > 5 and holds > 5 and whole > 5, (waits, holds, whole)
+    if python in pythons.FREE_THREADED.values():
+        assert not waits and not holds and whole > 5, (waits, holds, whole)
+    else:
+        assert waits > 5 and holds > 5 and whole > 5, (waits, holds, whole)
     # that several readings of a running thread agree is no proof (docs/dump.md)
     assert len(torn) <= 1, torn
 

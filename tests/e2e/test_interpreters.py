@@ -9,7 +9,7 @@ import pythons
 
 pytestmark = helpers.needs_bpf
 
-by_python = pythons.parametrize(pythons.of_minor(8, 11, 12, 13, 15), long=(11, 13))
+by_python = pythons.parametrize({**pythons.of_minor(8, 11, 12, 13, 15), **pythons.FREE_THREADED}, long=(11, 13))
 
 
 def start(bench, python):

@@ -16,7 +16,7 @@
 #include "include/records.h"
 #include "user/runtime/python/pyoffsets.h"
 
-/* The tables of pyenv's 3.13.0 and of Debian's 3.14.10 and 3.15.2, as they lie in their files. */
+/* The tables of pyenv's 3.13.0, of Debian's 3.14.10 and 3.15.2, and of free-threaded 3.14.9 and 3.15.1, as they lie in their files. */
 
 /* clang-format off */
 static const uint64_t words_313[PY_OFFSETS_WORDS] = {
@@ -41,27 +41,51 @@ static const uint64_t words_315[PY_OFFSETS_WORDS] = {
 	944, 888, 40, 32, 16, 40, 24, 16, 200, 24, 40, 32, 48, 32, 40, 24, 16, 32, 16, 24, 40, 16, 32, 64, 32, 16, 40,
 	56, 176, 112, 120, 1120, 104, 160, 24, 72, 67, 0, 8, 24, 344, 8028, 0, 4, 512,
 };
+static const uint64_t words_314t[PY_OFFSETS_WORDS] = {
+	0x7970677562656478, 0x30e09f0, 1, 362368, 784, 808, 246720, 7280, 7272, 7344, 7360, 7408, 7712, 7696, 7704,
+	16, 7808, 0, 7832, 7824, 8024, 17628, 832, 0, 8, 16, 72, 152, 160, 232, 32, 88, 8, 0, 56, 80, 78, 64, 72,
+	240, 128, 136, 144, 152, 84, 68, 112, 120, 232, 224, 32, 24, 432, 40, 104, 184, 56, 48, 32, 56, 40, 32, 216,
+	40, 56, 48, 64, 48, 56, 40, 32, 48, 32, 40, 56, 32, 48, 80, 48, 32, 56, 288, 192, 176, 40, 88, 83, 0, 8, 24,
+	304, 8108, 0, 4, 512,
+};
+
+static const uint64_t words_315t[PY_OFFSETS_WORDS] = {
+	0x7970677562656478, 0x30f01f0, 1, 406016, 912, 936, 247040, 7272, 7264, 7336, 7352, 7400, 7592, 7576, 7584,
+	16, 7736, 0, 7760, 7752, 7952, 17564, 888, 0, 8, 16, 72, 80, 88, 96, 176, 184, 256, 32, 36, 40, 136, 288, 0,
+	88, 8, 0, 56, 80, 78, 64, 72, 240, 128, 136, 144, 152, 84, 68, 112, 120, 232, 224, 32, 24, 440, 40, 104,
+	184, 48, 304, 968, 904, 56, 48, 32, 56, 40, 32, 216, 40, 56, 48, 64, 48, 56, 40, 32, 48, 32, 40, 56, 32, 48,
+	80, 48, 32, 56, 72, 176, 112, 120, 224, 104, 176, 40, 88, 83, 0, 8, 24, 344, 8036, 0, 4, 512,
+};
 /* clang-format on */
 
-static const struct {
+static const struct table {
 	int minor;
+	bool free_threaded;
 	const uint64_t *words;
 	size_t cnt;
-} tables[] = {{13, words_313, 73}, {14, words_314, 95}, {15, words_315, 111}};
+} tables[] = {{13, false, words_313, 73},
+	      {14, false, words_314, 95},
+	      {15, false, words_315, 111},
+	      {14, true, words_314t, 95},
+	      {15, true, words_315t, 111}};
 
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 
-static int parse(const uint64_t *words, int row, struct py_internals *out, uint32_t candidates[PY_OFFSETS_CANDIDATES])
+/* By the row of the version of `like`. */
+static int parse(const uint64_t *words, const struct table *like, struct py_internals *out,
+		 uint32_t candidates[PY_OFFSETS_CANDIDATES])
 {
-	return py_offsets__parse(words, py_internals__find(row, false), out, candidates);
+	return py_offsets__parse(words, py_internals__find(like->minor, like->free_threaded), out, candidates);
 }
 
 #define ADDED 2408 /* a field that no version has */
 
 /* What is of the version's table but may differ between its patch releases: the process's own counts (pythread.h). */
-static void expect_known(const struct py_internals *found, const uint32_t *candidates, int minor, bool added)
+static void expect_known(const struct py_internals *found, const uint32_t *candidates, const struct table *like,
+			 bool added)
 {
-	const struct py_internals *row = py_internals__find(minor, false);
+	const struct py_internals *row = py_internals__find(like->minor, like->free_threaded);
+	int minor = like->minor;
 	bool among = false;
 
 	assert_memory_equal(&found->layout, &row->layout, sizeof(row->layout));
@@ -83,8 +107,8 @@ static void test_known(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < TABLES; i++) {
-		assert_int_equal(parse(tables[i].words, tables[i].minor, &found, candidates), 0);
-		expect_known(&found, candidates, tables[i].minor, false);
+		assert_int_equal(parse(tables[i].words, &tables[i], &found, candidates), 0);
+		expect_known(&found, candidates, &tables[i], false);
 	}
 }
 
@@ -96,11 +120,16 @@ static void test_next(void **state)
 
 	(void)state;
 	for (size_t i = 1; i < TABLES; i++) {
-		const struct py_layout *row = py_layout__find(tables[i].minor),
-				       *before = py_layout__find(tables[i - 1].minor);
+		const struct py_layout *row = &py_internals__find(tables[i].minor, tables[i].free_threaded)->layout,
+				       *before = &py_internals__find(tables[i - 1].minor, tables[i].free_threaded)
+							  ->layout;
 		struct py_layout expected = *row;
 
-		assert_int_equal(parse(tables[i].words, tables[i - 1].minor, &found, candidates), 0);
+		if (tables[i].free_threaded != tables[i - 1].free_threaded) {
+			assert_int_equal(parse(tables[i].words, &tables[i - 1], &found, candidates), -ENOTSUP);
+			continue;
+		}
+		assert_int_equal(parse(tables[i].words, &tables[i - 1], &found, candidates), 0);
 		expected.minor = before->minor;
 		expected.state_created = before->state_created;
 		expected.frame_owner_c = before->frame_owner_c;
@@ -127,13 +156,13 @@ static void test_added_field(void **state)
 			memcpy(words, tables[i].words, at * sizeof(*words));
 			words[at] = ADDED;
 			memcpy(words + at + 1, tables[i].words + at, (tables[i].cnt - at) * sizeof(*words));
-			if (parse(words, tables[i].minor, &found, candidates))
+			if (parse(words, &tables[i], &found, candidates))
 				continue;
-			expect_known(&found, candidates, tables[i].minor, true);
+			expect_known(&found, candidates, &tables[i], true);
 			taken++;
 		}
 	}
-	assert_true(taken > 110); /* of 188 places */
+	assert_true(taken > 220); /* of 378 places */
 }
 
 static void expect_bounded(const struct py_internals *found)
@@ -166,7 +195,7 @@ static void test_lies(void **state)
 
 				memcpy(words, tables[i].words, sizeof(words));
 				words[at] = lies[k];
-				if (parse(words, 15, &found, candidates))
+				if (parse(words, &tables[i], &found, candidates))
 					refused++;
 				else
 					expect_bounded(&found);
@@ -191,7 +220,7 @@ static void test_garbage(void **state)
 			seed = seed * 6364136223846793005ul + 1442695040888963407ul;
 			words[i] = (seed >> 33) % (round % 2 ? 32 : 6) * 8;
 		}
-		if (!parse(words, 15, &found, candidates))
+		if (!parse(words, &tables[round % TABLES], &found, candidates))
 			expect_bounded(&found);
 	}
 	for (size_t i = 0; i < TABLES; i++) {
@@ -199,7 +228,7 @@ static void test_garbage(void **state)
 			uint64_t words[PY_OFFSETS_WORDS] = {0};
 
 			memcpy(words, tables[i].words, cnt * sizeof(*words));
-			assert_int_equal(parse(words, 15, &found, candidates), -ENOTSUP);
+			assert_int_equal(parse(words, &tables[i], &found, candidates), -ENOTSUP);
 		}
 	}
 }

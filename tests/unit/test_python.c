@@ -38,7 +38,7 @@ static const char script[] =
 	"    def __next__(self):\n"
 	"        return 1\n"
 	"def facts():\n"
-	"    print('version', '%d.%d.%d' % sys.version_info[:3])\n"
+	"    print('version', '%d.%d.%d' % sys.version_info[:3] + 't' * ('t' in sys.abiflags))\n"
 	"    print('fresh', hex(id(fresh)))\n"
 	"    print('started', hex(id(started)))\n"
 	"    print('label', hex(id(sys.argv[1])))\n"
@@ -46,14 +46,15 @@ static const char script[] =
 	"        import ctypes\n"
 	"    except ImportError:\n"
 	"        return\n"
+	"    longer = object.__basicsize__ - 16\n"
 	"    word = lambda address: ctypes.c_uint64.from_address(address).value\n"
 	"    symbol = lambda name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value\n"
 	"    get = ctypes.pythonapi.PyThreadState_Get\n"
 	"    get.restype = ctypes.c_void_p\n"
 	"    print('gen_type', hex(symbol('PyGen_Type')))\n"
-	"    print('next', hex(word(word(id(next) + 16) + 8)))\n" /* PyCFunctionObject.m_ml->ml_meth */
-	"    print('throw', hex(word(word(id(types.GeneratorType.throw) + 40) + 8)))\n" /* PyMethodDescrObject.d_method */
-	"    print('iternext', hex(word(id(Stepper) + 224)))\n"                         /* tp_iternext, slot 28 */
+	"    print('next', hex(word(word(id(next) + longer + 16) + 8)))\n" /* PyCFunctionObject.m_ml->ml_meth */
+	"    print('throw', hex(word(word(id(types.GeneratorType.throw) + longer + 40) + 8)))\n" /* PyMethodDescrObject.d_method */
+	"    print('iternext', hex(word(id(Stepper) + longer + 224)))\n" /* tp_iternext, slot 28 */
 	"    print('eval', hex(symbol('_PyEval_EvalFrameDefault')))\n"
 	"    print('tstate', hex(get()))\n"
 	"def spin_here(label):\n"
@@ -376,11 +377,12 @@ static void test_wrong_layout(void **state)
 	assert_int_equal(python__find(&process, &python, &elf), 0);
 	for (size_t i = 0; i <= sizeof(fields) / sizeof(fields[0]); i++) {
 		struct py_internals internals = *py_internals__of(&python.process.layout);
-		const struct py_check check = {.process = &process,
-					       .python = &python,
-					       .elf = elf,
-					       .internals = &internals,
-					       .unicode_type = word(child.pid, child.facts.label + 8)};
+		const struct py_check check = {
+			.process = &process,
+			.python = &python,
+			.elf = elf,
+			.internals = &internals,
+			.unicode_type = word(child.pid, child.facts.label + internals.layout.object_type)};
 
 		if (i == sizeof(fields) / sizeof(fields[0])) {
 			assert_int_equal(py_check__process(&check), 0);

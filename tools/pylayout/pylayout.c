@@ -145,9 +145,6 @@ static void put_objects(void)
 
 static void put_thread(void)
 {
-#ifdef Py_GIL_DISABLED
-	put("tstate_state", offsetof(PyThreadState, state));
-#endif
 #if PY_VERSION_HEX >= 0x030d0000
 	put("tstate_frame", offsetof(PyThreadState, current_frame));
 #elif PY_VERSION_HEX >= 0x030b0000

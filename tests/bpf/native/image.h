@@ -122,7 +122,7 @@ static inline void image__load(const char *path)
 	char *text = malloc(IMAGE_BYTES_MAX);
 	gzFile file = gzopen(path, "rb");
 	unsigned long code_type, value, gap, address = 0;
-	char line[64];
+	char line[64], version[16];
 	s32 tss_offset;
 	FILE *from;
 	int bytes, minor;
@@ -132,7 +132,7 @@ static inline void image__load(const char *path)
 	assert_true(bytes > 0 && gzclose(file) == Z_OK);
 	from = fmemopen(text, (size_t)bytes, "r");
 	assert_non_null(from);
-	assert_int_equal(fscanf(from, "%*s %d %d %lx %u\n", &minor, &tss_offset, &code_type, &image.cnt), 4);
+	assert_int_equal(fscanf(from, "%15s %d %d %lx %u\n", version, &minor, &tss_offset, &code_type, &image.cnt), 5);
 	image.words = calloc(image.cnt, sizeof(*image.words));
 	assert_non_null(image.words);
 	for (u32 i = 0; i < image.cnt; i++) {
@@ -146,6 +146,7 @@ static inline void image__load(const char *path)
 	fclose(from);
 	free(text);
 	job__start(minor);
+	job.proc->py.layout = py_internals__find(minor, version[strlen(version) - 1] == 't')->layout;
 	job.proc->py.tss_offset = tss_offset;
 	job.proc->py.code_type = code_type;
 	native.memory = image__read;

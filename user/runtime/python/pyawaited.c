@@ -61,7 +61,8 @@ static bool read_type(const struct request *r, uint64_t object, uint64_t *type, 
 	uint64_t text;
 
 	name[NAME_BYTES - 1] = 0;
-	return !read_word(r, object + r->layout.object_type, type) && !read_word(r, *type + r->layout.type_name, &text) &&
+	return !read_word(r, object + r->layout.object_type, type) &&
+	       !read_word(r, *type + r->layout.type_name, &text) &&
 	       !process__read_memory(r->pid, text, name, NAME_BYTES - 1);
 }
 
@@ -208,7 +209,8 @@ static enum awaited_kind awaited_of(const struct request *r, const uint64_t *slo
 			return i + 1 < cnt ? awaited_by_method(r, slots[i] & mask, slots[i + 1] & mask, lock)
 					   : AWAITED_OTHER;
 		if (slot == SLOT_ACQUIRE)
-			return read_word(r, (slots[i] & mask) + member(r, FUNCTION_SELF), lock) ? AWAITED_OTHER : AWAITED_ACQUIRE;
+			return read_word(r, (slots[i] & mask) + member(r, FUNCTION_SELF), lock) ? AWAITED_OTHER
+												: AWAITED_ACQUIRE;
 		if (slot == SLOT_QUEUE || slot == SLOT_OTHER)
 			return slot == SLOT_QUEUE ? AWAITED_QUEUE : AWAITED_OTHER;
 		iterates |= slot == SLOT_ITERATES;

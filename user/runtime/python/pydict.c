@@ -240,7 +240,9 @@ int py_module__variables(pid_t pid, const struct python *python, const char *nam
 
 	if (!err && !py_object__is(pid, layout, module, "module"))
 		err = -EINVAL;
-	return err ?: process__read_memory(pid, module + MODULE_DICT + py_layout__longer(&python->process.layout), dict, sizeof(*dict));
+	return err
+		       ?: process__read_memory(pid, module + MODULE_DICT + py_layout__longer(&python->process.layout),
+					       dict, sizeof(*dict));
 }
 
 struct modules_request {

@@ -86,14 +86,25 @@ static bool is_text(const uint64_t *w)
 	       w[6] == w[1] + 24;
 }
 
-/* frame {..., owner, stackpointer, tlbc_index}; code {..., co_code_adaptive, co_tlbc} */
+static bool has_word(const uint64_t *words, size_t from, uint64_t value)
+{
+	for (size_t i = from; i < from + 4; i++)
+		if (words[i] == value)
+			return true;
+	return false;
+}
+
+/*
+ * frame {..., owner, stackpointer, tlbc_index}: an int, with two bytes between it and the owner; code
+ * {..., co_code_adaptive, co_tlbc}: a pointer right before the code
+ */
 static int parse_copies(const uint64_t *frame, const uint64_t *code, size_t instructions, struct py_layout *out)
 {
-	uint64_t index = frame[7], copies = code[instructions + 1];
+	uint64_t index = frame[5] - 6, copies = code[instructions] - 8;
 
 	if (!out->code_tlbc)
 		return 0;
-	if (!index || index % 4 || index >= frame[4] || !copies || copies % 8 || copies >= code[instructions])
+	if (frame[5] < 6 || index % 4 || !has_word(frame, 6, index) || !has_word(code, instructions + 1, copies))
 		return -ENOTSUP;
 	out->frame_tlbc = (uint16_t)index;
 	out->code_tlbc = (uint16_t)copies;

@@ -222,8 +222,7 @@ static void mark_free_threaded(struct python *python)
 static int python__find_layout(struct python *out, pid_t pid, int minor, struct py_internals *internals)
 {
 	bool free_threaded = py_offsets__is_free_threaded(pid, out->runtime);
-	const struct py_internals *row =
-		py_internals__find(minor > PY_MINOR_MAX ? PY_MINOR_MAX : minor, free_threaded);
+	const struct py_internals *row = py_internals__find(minor > PY_MINOR_MAX ? PY_MINOR_MAX : minor, free_threaded);
 	int err;
 
 	if (free_threaded)
