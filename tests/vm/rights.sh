@@ -16,13 +16,12 @@ cp "$STEPFLAME" "$1"/target "$1"/libtarget.so "$tmp"
 calls=100
 number=0
 
-# as_user UID CAPABILITIES COMMAND...
+# as_user UID CAPABILITIES: sets `as`, the words before a command.
 as_user()
 {
-	local uid=$1 sets=-all,$2
-	shift 2
+	local sets=-all,$2
 	sets=${sets%,}
-	setpriv --reuid "$uid" --regid "$uid" --clear-groups --inh-caps="$sets" --ambient-caps="$sets" --bounding-set="$sets" "$@"
+	as=(setpriv --reuid "$1" --regid "$1" --clear-groups --inh-caps="$sets" --ambient-caps="$sets" --bounding-set="$sets")
 }
 
 # record WAY WHOSE MISSING UID CAPABILITIES: of a new process of user UID, by user 1000.
@@ -30,10 +29,12 @@ record()
 {
 	local start=$tmp/start.$((number += 1)) target recorder status out=$tmp/out.$number
 
-	as_user "$4" "" "$tmp/target" "$start" $calls > "$out.target" &
+	as_user "$4" ""
+	"${as[@]}" "$tmp/target" "$start" $calls > "$out.target" &
 	target=$!
 	until grep -q ready "$out.target"; do sleep 0.05; done
-	as_user 1000 "$5" env STEPFLAME_PROBES="$1" HOME=/nonexistent "$tmp/stepflame" record -p "$target" -o "$out.rec" \
+	as_user 1000 "$5"
+	"${as[@]}" env STEPFLAME_PROBES="$1" HOME=/nonexistent "$tmp/stepflame" record -p "$target" -o "$out.rec" \
 		--action libtarget.so:vm_work > /dev/null 2> "$out.err" &
 	recorder=$!
 	until grep -q armed "$out.err" || ! kill -0 $recorder 2> /dev/null; do sleep 0.05; done
@@ -56,13 +57,14 @@ without()
 # way NAME LIST ALONE...: LIST is what the user's own processes take, ALONE are those of it that no other one includes.
 way()
 {
-	local name=$1 list=$2 missing
+	local name=$1 list=$2 missing rest
 	shift 2
 
 	STEPFLAME_PROBES=$name "$tmp/stepflame" doctor | grep -q FAIL && return
 	record "$name" own all 1000 "$list"
 	for missing; do
-		record "$name" own "$missing" 1000 "$(without "$missing" "$list")"
+		rest=$(without "$missing" "$list")
+		record "$name" own "$missing" 1000 "${rest:-+bpf,+perfmon}" # which CAP_SYS_ADMIN includes
 	done
 	record "$name" others all 1001 "$list,+sys_ptrace"
 	record "$name" others sys_ptrace 1001 "$list"

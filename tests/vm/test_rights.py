@@ -19,7 +19,7 @@ def recordings(request, targets):  # noqa: F811
     version = request.param
     begin = time.monotonic()
     done = subprocess.run([HERE / "run.sh", version, "env", f"STEPFLAME={STEPFLAME}", HERE / "rights.sh", targets],
-                          capture_output=True, text=True, env={**os.environ, "VM_TIMEOUT": "600"})
+                          capture_output=True, text=True, env={**os.environ, "VM_TIMEOUT": "900"})
     if done.returncode == 1 and not done.stdout:
         pytest.skip(f"no machine with Linux {version}: {done.stderr.strip()}")
     print(f"Linux {version}: booted and done in {time.monotonic() - begin:.1f} s", done.stderr)
