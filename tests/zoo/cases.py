@@ -158,7 +158,8 @@ KINDS = (
     "signalled_by_lock signalled_twice held_while_read in_threes scaled short_epochs_set_up"
 )
 MACHINE = (
-    "rewrites_file replaces_file reads_back awaits_aio awaits_ring many_threads beside_threads beside_children copies_lists copies_texts "
+    "rewrites_file replaces_file reads_back copies_file writes_aio awaits_aio awaits_ring many_threads beside_threads beside_children "
+    "copies_lists copies_texts "
     "walks_objects writes_beside_snapshot churns_memory "
     "shares_array few_by_worker few_in_itself work_and_sleep work_and_collect labels_of_tasks labels_of_generators labels_in_turn"
 )
@@ -307,6 +308,11 @@ def saved(function):
     return Expect(frozenset({"checkpoint", "extra-work"}), slow(SAVES, function, 10), no_advice="num_workers")
 
 
+def written(functions):
+    """The same, where the call does not say that it writes."""
+    return Expect(frozenset({"checkpoint", "extra-work"}), slow("disk_write checkpoint extra_work", functions, 10), no_advice="num_workers", never="read")
+
+
 def crowded(who):
     return Expect(frozenset({"CPU-starved"}), says=who, advice="fewer")
 
@@ -320,6 +326,8 @@ CASES += [
     Case("machine_rewrites_file", saved("rewrite_weights")),
     Case("machine_replaces_file", saved("replace_weights")),
     Case("machine_reads_back", saved("save_and_check")),
+    Case("machine_copies_file", written("copy_weights")),
+    Case("machine_writes_aio", written("save_blocks DirectBlocks.await_block")),
     Case("manual", Expect(frozenset({"unclear"}), slow("pauses"), advice=PAUSED, never="page"), "stop"),
     Case("loop_generated", Expect(frozenset({"input-bound"}), slow("pauses"), place=frozenset({"parse"})), "freeze"),
     Case("machine_many_threads", crowded("its own threads ran"), tolerated=WORKED_ON),
@@ -329,7 +337,7 @@ CASES += [
     # of two ranks that take each other's CPUs, nobody holds the other one up
     Case("ddp_crowded", Expect(RANKS | {"CPU-starved"}), tolerated=WAITS | WORKED_ON),
     # the disk takes longer at times
-    Case("machine_awaits_aio", fetched("DirectReads.read_block", no_advice=SET_WORKERS), tolerated=frozenset({"poll"})),
+    Case("machine_awaits_aio", fetched("DirectBlocks.read_block", "DirectBlocks.await_block", no_advice=SET_WORKERS), tolerated=frozenset({"poll", "disk_read"})),
     Case("machine_awaits_ring", fetched("Ring.read_ring", never="disk", no_advice=SET_WORKERS)),
     Case("loop_signalled_by_lock", fetched("Archive.fetch_item")),
     Case("loop_signalled_twice", outside("signalled_twice.<locals>.rank_answers", "thread-bound"), tolerated=frozenset({"thread_wait"})),
