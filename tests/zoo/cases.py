@@ -174,7 +174,7 @@ LIBRARIES = {
     "quick_environments": "gymnasium",
     "epochs_of_lightning": "lightning",
 }
-PACKAGED = {"editable": None, "wheel": None, "target": None, "zipped": None, "cython": "Cython", "cython_loop": "Cython"}
+PACKAGED = {"editable": None, "wheel": None, "target": None, "inserted": None, "zipped": None, "cython": "Cython", "cython_loop": "Cython"}
 
 
 def kinds_of(begin, script, kinds, needs=None):
@@ -383,6 +383,7 @@ CASES += [
     Case("packaged_wheel", fetched("main", "tokenize_text", no_place=", in ")),
     Case("packaged_zipped", fetched("tokenize_text")),
     Case("packaged_target", fetched("main", "tokenize_text", no_place=", in ")),
+    Case("packaged_inserted", fetched("main", "tokenize_text", no_place=", in ")),
     Case("packaged_cython", fetched("main", "tokenize_text", prints="code that Cython compiled")),
     # the loop has no frames, so that nothing is in front of its model
     Case("packaged_cython_loop", Expect(PYTHON | {"input-bound"}, told="tokenize_text")),
