@@ -34,14 +34,34 @@ KINDS = {  # words that the advice has to have
     "sleeps": "instead of sleeping",
     "evaluates": "do it less often",
     "asks_late": "more threads or processes that get batches",
+    "answers_late": "ask them earlier",
+    "takes_lock": "what the other threads do",
+    "opens_far": "a copy on a local disk",
+    "validates": "validate less often",
+    "recompiles": "torch.compile\\(dynamic=True\\)",
+    "beside_others": "see what else runs",
+    "in_quota": "raise the CPU limit",
+    "spawns": "look at its end in another thread",
+    "asks_pipe": "ask them earlier|ask earlier",
+    "uneven_ranks": "find out what rank 1 does there",
+    "syncs": "gradient accumulation with no_sync",
+    "copies_lists": "",
 }
 
 
+FAULTS = {"beside_others": "hog", "in_quota": "quota", "uneven_ranks": "rank"}  # of the machine, without which it is as advised
+RANKS = {"uneven_ranks": ([], []), "syncs": (["--wide"], ["--wide", "--accumulate"])}  # arguments of ranks.py, as it is and as advised
+BATCHES = {"syncs": 8}  # that a step has as advised
+
+
 def run_of(kind, advised, python, folder, number):
-    zoo.cases.PROGRAMS[kind] = Program(("advised.py", kind, *(["advised"] if advised else [])), about="")
+    words = ("ranks.py", *RANKS[kind][advised]) if kind in RANKS else ("advised.py", kind, *(["advised"] if advised else []))
+    zoo.cases.PROGRAMS[kind] = Program(words, ranks=2 if kind in RANKS else 0, about="")
     os.environ["ADVISED_NUMBER"] = str(number)
     Path(folder).mkdir()
-    return zoo.Run(Case(kind, Expect(frozenset()), "-"), python, None, Path(folder))
+    fault = FAULTS.get(kind, "") if not advised else ""
+    # alone on its CPU is what one has without others on it
+    return zoo.Run(Case(kind, Expect(frozenset()), fault or "-"), python, None, Path(folder))
 
 
 def step_seconds(run, since):
@@ -64,6 +84,9 @@ def measure(run, seconds, file=None):
     """Its step in seconds; of a recorded one what the report says, too."""
     try:
         run.until_trains()
+        for pid in zoo.descendants(run.process.pid):
+            zoo.put_first(pid)
+        run.plant()
         since = time.perf_counter()
         if file:
             since, _ = zoo.record(run, seconds, file)
@@ -86,7 +109,7 @@ def try_kind(kind, python, seconds, folder):
         best, number = promise(found, took)
         before.append(took)
         promises += [best] if best else []
-        after.append(measure(run_of(kind, True, python, folder / ("after%d" % i), number), seconds)[0])
+        after.append(measure(run_of(kind, True, python, folder / ("after%d" % i), number), seconds)[0] / BATCHES.get(kind, 1))
     advice = "; ".join(found["verdict"]["next"])
     took, best, is_now = min(before), min(promises, default=None), min(after)
     if not re.search(KINDS[kind], advice):

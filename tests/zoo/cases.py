@@ -155,7 +155,8 @@ KINDS = (
     "short_epochs_persistent slow_player equal_players skipped_updates in_bursts_of_work filled_in_c "
     "answered_in_c lock_beside_queue "
     "accumulated_by_hand accumulated_and_compiled updated_by_hand opens_far opens_near lists_far "
-    "signalled_by_lock signalled_twice held_while_read in_threes scaled short_epochs_set_up"
+    "signalled_by_lock signalled_twice held_while_read in_threes scaled short_epochs_set_up "
+    "drops_layers longer_batches"
 )
 MACHINE = (
     "rewrites_file replaces_file reads_back copies_file writes_aio awaits_aio awaits_ring many_threads beside_threads beside_children "
@@ -368,6 +369,9 @@ CASES += [
             advice="persistent_workers=True",
         ),
     ),
+    # no phase has more of the excess than its part: a slower CPU and more of the same work look alike
+    Case("loop_drops_layers", Expect(COMPUTES, slow("unknown", optional=True))),
+    Case("loop_longer_batches", Expect(COMPUTES, slow("op"))),
     Case("machine_copies_lists", fetched(prints="workers copy pages"), tolerated=WORKED_ON),
     Case("machine_copies_texts", fetched(prints="workers copy pages"), tolerated=WORKED_ON),
     Case("machine_walks_objects", Expect(COMPUTES, prints="child processes copy pages"), tolerated=WORKED_ON),

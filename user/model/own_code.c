@@ -163,8 +163,11 @@ static void find_roots(struct own_code *o)
 
 static void find_entries(struct own_code *o)
 {
-	for (size_t i = 0; i < stacks__code_end(o->stacks); i++)
-		o->frozen = o->frozen || !strncmp(file_of(o, i), "torch/", 6) || !strncmp(file_of(o, i), "jax/", 4);
+	for (size_t i = 0; i < stacks__code_end(o->stacks) && !o->frozen; i++) {
+		const char *file = file_of(o, i);
+
+		o->frozen = !strncmp(file, "torch/", 6) || !strncmp(file, "jax/", 4) || !strcmp(file, "threading.py");
+	}
 	for (size_t i = 0; o->frozen && o->entry_cnt < ENTRIES_MAX && i < stacks__stack_end(o->stacks); i++) {
 		struct stack stack = stacks__stack(o->stacks, i);
 		long at = entry_frame(o, &stack);
