@@ -216,6 +216,11 @@ static void join_jobs(struct trainings *t, size_t a, size_t b)
 
 void trainings__relate(struct trainings *t)
 {
+	for (size_t i = 0; i < t->cnt; i++) {
+		t->items[i].role = TRAINING_TRAINER;
+		t->items[i].of = 0;
+		t->items[i].workers = 0;
+	}
 	find_roles(t);
 	find_owners(t);
 	drop_inherited_ranks(t);

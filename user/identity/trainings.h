@@ -14,6 +14,7 @@
 #include "user/identity/job_id.h"
 #include "user/identity/program.h"
 #include "user/identity/rank.h"
+#include "user/lib/array.h"
 #include "user/proc/process.h"
 
 enum training_role {
@@ -33,7 +34,9 @@ struct training {
 	struct rank_id rank;
 	uint8_t exec_id[EXEC_ID_BYTES]; /* all 0: not known */
 	struct job_id id;
-	pid_t above; /* the nearest of its ancestors that has torch or JAX; 0: none */
+	pid_t above;                     /* the nearest of its ancestors that has torch or JAX; 0: none */
+	uint64_t stack_start;            /* of struct proc_stat */
+	uint64_t first_seen_ns, seen_ns; /* when it was examined first, and last (CLOCK_MONOTONIC) */
 	/* What follows from all of them: */
 	enum training_role role;
 	pid_t of;    /* a worker or helper: the trainer or launcher whose it is; 0: none is there */
@@ -41,14 +44,21 @@ struct training {
 	size_t job;  /* index of the first process of its job */
 };
 
+/* All zeros: none. */
 struct trainings {
 	struct training *items; /* by pid */
 	size_t cnt;
-	size_t hidden; /* processes that may not be examined */
+	size_t hidden;       /* processes that may not be examined */
+	struct array others; /* struct other_process (trainings.c), by pid: those that are no training processes */
 };
 
 /* Looks at all processes of the host. 0 or -ENOMEM. Free with trainings__release. */
 int trainings__find(struct trainings *out);
+/*
+ * The same, where *t is what an earlier look found: who is sure to be what it was is not examined
+ * again, and has no files any more. After -ENOMEM *t is empty.
+ */
+int trainings__look_again(struct trainings *t);
 void trainings__release(struct trainings *t);
 
 /* Finds out from the rest what follows from it. */

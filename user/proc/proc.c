@@ -12,7 +12,8 @@
 
 #include "user/proc/deputy.h"
 
-#define OWN_MAX_BYTES (1u << 20) /* of what the kernel writes by itself: 65,536 groups are 0.5 MB */
+#define OWN_MAX_BYTES (1u << 20)  /* of what the kernel writes by itself: 65,536 groups are 0.5 MB */
+#define PF_KTHREAD    0x00200000u /* Linux include/linux/sched.h */
 
 int proc__slurp_path(const char *path, size_t most, char **out, size_t *size)
 {
@@ -136,9 +137,11 @@ int proc_stat__parse(const char *data, size_t size, struct proc_stat *out)
 	return sscanf(end + 1,
 		      " %c %d %*d %*d %*d %*d %u %" SCNu64 " %*u %" SCNu64 " %*u %" SCNu64 " %" SCNu64 /* 3..15 */
 		      " %*d %*d %*d %*d %zu %*d %" SCNu64                                              /* 16..22 */
-		      " %*u %" SCNu64 " %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %d",   /* 23..39 */
+		      " %" SCNu64 " %" SCNu64 " %*u %*u %*u %" SCNu64                                  /* 23..28 */
+		      " %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %d",                                   /* 29..39 */
 		      &out->state, &out->parent, &out->flags, &out->minor_faults, &out->major_faults, &out->user_ticks,
-		      &out->system_ticks, &out->thread_cnt, &out->start_time, &out->rss_pages, &out->processor) >= 9
+		      &out->system_ticks, &out->thread_cnt, &out->start_time, &out->vm_bytes, &out->rss_pages,
+		      &out->stack_start, &out->processor) >= 9
 		       ? 0
 		       : -ESRCH;
 }
@@ -159,6 +162,11 @@ int proc__stat(pid_t pid, pid_t tid, struct proc_stat *out)
 bool proc_stat__dead(const struct proc_stat *stat)
 {
 	return stat->state == 'Z' || stat->state == 'X' || stat->state == 'x';
+}
+
+bool proc_stat__is_program(const struct proc_stat *stat)
+{
+	return !proc_stat__dead(stat) && !(stat->flags & PF_KTHREAD);
 }
 
 /*

@@ -36,14 +36,18 @@ struct proc_stat {
 	uint64_t user_ticks, system_ticks; /* CPU time, in units of 1 / _SC_CLK_TCK s */
 	size_t thread_cnt;
 	uint64_t start_time;
-	uint64_t rss_pages; /* resident memory; 0 of one that has ended */
-	int processor;      /* the processor on which it last ran; -1: not known */
+	uint64_t vm_bytes;    /* of all its mappings */
+	uint64_t rss_pages;   /* resident memory; 0 of one that has ended */
+	uint64_t stack_start; /* another one after an exec; 0: not shown, for want of ptrace access */
+	int processor;        /* the processor on which it last ran; -1: not known */
 };
 
 int proc__stat(pid_t pid, pid_t tid, struct proc_stat *out);
 /* The same of what the file holds: `size` bytes, with a 0 behind them. 0, or -ESRCH: it makes no sense. */
 int proc_stat__parse(const char *data, size_t size, struct proc_stat *out);
 bool proc_stat__dead(const struct proc_stat *stat);
+/* Does it live, and is no thread of the kernel? */
+bool proc_stat__is_program(const struct proc_stat *stat);
 
 struct proc_status {
 	pid_t tgid;

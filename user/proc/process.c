@@ -27,8 +27,6 @@
 
 #define COMMAND_BYTES sizeof(((struct process *)0)->command)
 
-#define PF_KTHREAD    0x00200000u /* Linux include/linux/sched.h */
-
 static void process__set_command(struct process *p, const char *command)
 {
 	size_t length = COMMAND_BYTES - 1;
@@ -95,7 +93,7 @@ int process__read(pid_t pid, struct process *out)
 	err = proc__stat(out->pid, 0, &stat);
 	if (err)
 		return err;
-	if (proc_stat__dead(&stat) || (stat.flags & PF_KTHREAD))
+	if (!proc_stat__is_program(&stat))
 		return -ESRCH;
 	out->parent = stat.parent;
 	out->start_time = stat.start_time;

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "user/identity/trainings.h"
 #include "user/lib/clock.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
@@ -378,23 +377,22 @@ int watched_jobs__look(struct watched_jobs *jobs, struct session *session)
 {
 	const struct training *found = NULL;
 	uint64_t now_ns = clock__ns(CLOCK_MONOTONIC);
-	struct trainings trainings;
-	int err = 0;
+	struct trainings *seen = &jobs->seen;
+	int err = trainings__look_again(seen);
 
-	if (trainings__find(&trainings))
-		return -ENOMEM;
-	for (size_t i = 0; i < trainings.cnt && !err; i++)
-		err = note_launcher(
-			jobs, process_of(jobs, trainings.items[i].process.pid, trainings.items[i].process.start_time),
-			&trainings.items[i], now_ns);
+	if (err)
+		return err;
+	for (size_t i = 0; i < seen->cnt && !err; i++)
+		err = note_launcher(jobs,
+				    process_of(jobs, seen->items[i].process.pid, seen->items[i].process.start_time),
+				    &seen->items[i], now_ns);
 	forget_launchers(jobs, now_ns);
-	forget_gone(jobs, &trainings);
-	for (size_t i = 0; i < trainings.cnt && !found && err >= 0; i++) {
-		err = take(jobs, &trainings.items[i], clock__ns(CLOCK_MONOTONIC) - now_ns);
-		found = err > 0 ? &trainings.items[i] : NULL;
+	forget_gone(jobs, seen);
+	for (size_t i = 0; i < seen->cnt && !found && err >= 0; i++) {
+		err = take(jobs, &seen->items[i], clock__ns(CLOCK_MONOTONIC) - now_ns);
+		found = err > 0 ? &seen->items[i] : NULL;
 	}
-	err = found ? attach(jobs, &trainings, found, session) : err;
-	trainings__release(&trainings);
+	err = found ? attach(jobs, seen, found, session) : err;
 	forget(jobs);
 	return err ?: found != NULL;
 }
@@ -429,5 +427,6 @@ void watched_jobs__free(struct watched_jobs *jobs)
 {
 	free(jobs->processes.items);
 	free(jobs->jobs.items);
+	trainings__release(&jobs->seen);
 	*jobs = (struct watched_jobs){.paused_path = jobs->paused_path, .missed = jobs->missed};
 }

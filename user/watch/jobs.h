@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "user/identity/trainings.h"
 #include "user/lib/array.h"
 #include "user/recording/part.h"
 #include "user/session/session.h"
@@ -46,6 +47,7 @@ struct watched_process {
 struct watched_jobs {
 	struct array processes; /* struct watched_process */
 	struct array jobs;      /* struct watched_job */
+	struct trainings seen;  /* at the last look */
 	uint32_t job_cnt;       /* so far */
 	uint64_t missed;        /* processes that have ended before they could be attached to */
 	const char *

@@ -14,13 +14,14 @@
 #include "user/lib/clock.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
+#include "user/proc/deputy.h"
 #include "user/watch/notify.h"
 #include "user/watch/room.h"
 #include "user/watch/state.h"
 
 #define POLL_MS    100
 #define LOOK_NS    2000000000ull
-#define LOOK_SHARE 5              /* looks for jobs, with the attaches, take a fifth of the time at most, */
+#define LOOK_SHARE 5              /* looks for jobs, with the attaches, take a fifth of a processor at most, */
 #define LOOKED_MAX 60000000000ull /* once they have taken so much more */
 #define METRICS_NS 5000000000ull
 
@@ -177,9 +178,9 @@ static int look_for_jobs(struct watch *watch)
 
 	if (watch->now_ns < watch->next_look_ns)
 		return 0;
-	begin_ns = clock__ns(CLOCK_MONOTONIC);
+	begin_ns = deputy__cpu_ns();
 	got = watched_jobs__look(&watch->jobs, watch->session);
-	late_ns = pace_looks(watch, clock__ns(CLOCK_MONOTONIC) - begin_ns);
+	late_ns = pace_looks(watch, deputy__cpu_ns() - begin_ns);
 	watch->next_look_ns = got > 0 ? 0 : watch->now_ns + LOOK_NS;
 	if (watch->next_look_ns < late_ns)
 		watch->next_look_ns = late_ns;
