@@ -20,7 +20,6 @@ from pathlib import Path
 import zoo
 from cases import Case, Expect, Program
 
-ROUNDS = 2
 WITHIN = 0.2  # of the time of a step as advised
 KINDS = {  # words that the advice has to have
     "own_loader": "set num_workers",
@@ -102,14 +101,14 @@ def end(number, frame):
     sys.exit(128 + number)
 
 
-def try_kind(kind, python, seconds, folder):
+def try_kind(kind, python, options, folder):
     before, after, promises, number, found = [], [], [], 0, None
-    for i in range(ROUNDS):
-        took, found = measure(run_of(kind, False, python, folder / ("before%d" % i), 0), seconds, folder / ("%d.rec" % i))
+    for i in range(options.rounds):
+        took, found = measure(run_of(kind, False, python, folder / ("before%d" % i), 0), options.seconds, folder / ("%d.rec" % i))
         best, number = promise(found, took)
         before.append(took)
         promises += [best] if best else []
-        after.append(measure(run_of(kind, True, python, folder / ("after%d" % i), number), seconds)[0] / BATCHES.get(kind, 1))
+        after.append(measure(run_of(kind, True, python, folder / ("after%d" % i), number), options.seconds)[0] / BATCHES.get(kind, 1))
     advice = "; ".join(found["verdict"]["next"])
     took, best, is_now = min(before), min(promises, default=None), min(after)
     if not re.search(KINDS[kind], advice):
@@ -127,13 +126,14 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     p.add_argument("kinds", nargs="*", help="default: all")
     p.add_argument("--seconds", type=float, default=8, help="length of a recording (default: %(default)s)")
+    p.add_argument("--rounds", type=int, default=2, help="how often each job runs; the shortest step counts (default: %(default)s)")
     p.add_argument("--python", default=sys.executable, help="one that has torch")
     options = p.parse_args()
     signal.signal(signal.SIGTERM, end)
     print("| job | class | advice | ms a step | promised | as advised | |\n|---|---|---|---|---|---|---|")
     for kind in options.kinds or KINDS:
         with tempfile.TemporaryDirectory(prefix="advised-") as folder:
-            print(try_kind(kind, options.python, options.seconds, Path(folder)), flush=True)
+            print(try_kind(kind, options.python, options, Path(folder)), flush=True)
 
 
 if __name__ == "__main__":
