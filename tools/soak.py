@@ -5,8 +5,8 @@ Leaves `stepflame watch` on beside many jobs that start, end, crash, fork and li
 
     tools/soak.py --stepflame build/stepflame --python PYTHON [--jobs 50] [--minutes 60] [--state DIR] [-- OPTIONS OF watch]
 
-As root. The jobs and `watch` are in a PID namespace of their own: others on this machine are left alone. PYTHON has torch. Jobs sleep most of the time. A line
-for each minute goes to stdout, and at the end one JSON object. Exit status 1: a bound does not hold (MEMORY_MB, HOST_SHARE, GROWTH, or something is left).
+As root. The jobs and `watch` are in a PID namespace of their own: others on this machine are left alone. PYTHON has torch. Jobs sleep most of the time, and are forks of
+one process that has imported torch, for a host of this size has neither the memory nor the time for so many imports. A line for each minute goes to stdout, and at the end one JSON object. Exit status 1: a bound does not hold (MEMORY_MB, HOST_SHARE, GROWTH, or something is left).
 """
 
 import argparse
@@ -30,53 +30,73 @@ PORT = 19465
 # What a job does, and how many of a hundred do so.
 KINDS = {"steady": 40, "short": 20, "crash": 10, "fork": 10, "flash": 10, "mapper": 5, "liar": 5}
 
-JOB = r"""
-import os, random, signal, sys, time
-kind, seconds = sys.argv[1], float(sys.argv[2])
+# Reads "KIND SECONDS ENVIRONMENT" lines, and answers with the PID of a job, which is nobody's child.
+NURSERY = r"""
+import json, os, random, signal, sys, time
 import torch
-if kind == "flash":
-    sys.exit(0)
 torch.set_num_threads(1)
-end = time.monotonic() + seconds
-if kind == "mapper":
-    time.sleep(seconds)
-    sys.exit(0)
-model = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
 class Rows(torch.utils.data.Dataset):
     def __len__(self):
         return 40
     def __getitem__(self, i):
         time.sleep(0.05)
         return torch.ones(8)
-def step(x):
-    optimizer.zero_grad()
-    time.sleep(random.uniform(0.1, 0.5))
-    model(x).sum().backward()
-    optimizer.step()
-while time.monotonic() < end:
-    if kind == "fork":
-        for x in torch.utils.data.DataLoader(Rows(), batch_size=2, num_workers=1):
-            step(x)
-    else:
-        step(torch.ones(2, 8))
-if kind == "crash":
-    os.kill(os.getpid(), random.choice([signal.SIGKILL, signal.SIGABRT]))
+
+def job(kind, seconds):
+    if kind == "flash":
+        return
+    if kind == "mapper":
+        time.sleep(seconds)
+        return
+    end = time.monotonic() + seconds
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    def step(x):
+        optimizer.zero_grad()
+        time.sleep(random.uniform(0.27, 0.33))
+        model(x).sum().backward()
+        optimizer.step()
+    while time.monotonic() < end:
+        if kind == "fork":
+            for x in torch.utils.data.DataLoader(Rows(), batch_size=2, num_workers=1):
+                step(x)
+        else:
+            step(torch.ones(2, 8))
+    if kind == "crash":
+        os.kill(os.getpid(), random.choice([signal.SIGKILL, signal.SIGABRT]))
+
+for line in sys.stdin:
+    kind, seconds, environment = line.split(" ", 2)
+    middle = os.fork()
+    if middle:
+        os.waitpid(middle, 0)
+        continue
+    pid = os.fork()
+    if pid:
+        print(pid, flush=True)
+        os._exit(0)
+    os.setsid()
+    os.nice(19)
+    os.environ.update(json.loads(environment))
+    random.seed()
+    job(kind, float(seconds))
+    os._exit(0)
 """
 
 
 def environment(kind, number):
-    env = dict(os.environ, OMP_NUM_THREADS="1")
     if kind == "liar":
-        env.update(RANK="99999999999999999999", WORLD_SIZE="-1", LOCAL_RANK='"}\n', TORCHELASTIC_RUN_ID='a"\\\n{' * 200, SLURM_JOB_ID="\x1b[31m", MASTER_ADDR="x" * 5000)
-    elif kind in ("steady", "short"):
-        env.update(TORCHELASTIC_RUN_ID="run-%d" % (number // 4), RANK=str(number % 4), WORLD_SIZE="4")
-    return env
+        return dict(RANK="99999999999999999999", WORLD_SIZE="-1", LOCAL_RANK='"}\n', TORCHELASTIC_RUN_ID='a"\\\n{' * 200, SLURM_JOB_ID="\x1b[31m", MASTER_ADDR="x" * 5000)
+    if kind in ("steady", "short"):
+        return dict(TORCHELASTIC_RUN_ID="run-%d" % (number // 4), RANK=str(number % 4), WORLD_SIZE="4")
+    return {}
 
 
 class Jobs:
     def __init__(self, python, count, end):
-        self.python, self.end = python, end
+        self.end = end
+        self.nursery = subprocess.Popen([python, "-c", NURSERY], env=dict(os.environ, OMP_NUM_THREADS="1"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.running = []
         self.started = dict.fromkeys(KINDS, 0)
         self.kinds = [kind for kind, share in KINDS.items() for _ in range(max(1, count * share // 100))][:count]
@@ -87,18 +107,14 @@ class Jobs:
         kind = self.kinds[number]
         left = self.end - time.monotonic()
         seconds = left + 60 if kind == "steady" else random.uniform(120, 400)
-        process = subprocess.Popen(["nice", "-n", "19", self.python, "-c", JOB, kind, str(seconds)], env=environment(kind, number), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        print(kind, seconds, json.dumps(environment(kind, number)), file=self.nursery.stdin, flush=True)
         self.started[kind] += 1
-        self.running.append((number, process))
+        self.running.append((number, int(self.nursery.stdout.readline())))
 
     def renew(self):
-        ended = [(number, process) for number, process in self.running if process.poll() is not None]
-        # processors are for imports in the first place: those that only import come again in a minute
-        ended = [one for one in ended if self.kinds[one[0]] != "flash" or random.random() < SAMPLE_SECONDS / 60]
-        for one in ended:
+        for one in [one for one in self.running if os.waitpid(one[1], os.WNOHANG)[0]]:  # the first process of a namespace is the parent of all that have none
             self.running.remove(one)
-        for number, _ in ended:
-            self.start(number)
+            self.start(one[0])
 
 
 def tree(pid):
@@ -161,8 +177,9 @@ def soak(args, state):
     status = watch.wait()
     stopped_s = time.monotonic() - asked
     left = json.loads(subprocess.run([args.stepflame, "restore", "-n", "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout or "{}")
-    for _, process in jobs.running:
-        process.kill()
+    for _, pid in jobs.running:
+        os.kill(pid, signal.SIGKILL)
+    jobs.nursery.kill()
     return rows, jobs, {"ended_early": ended, "status": status, "stopped_s": round(stopped_s, 2), "breakpoints_left": sum(file["found"] for file in left.get("files", []))}
 
 

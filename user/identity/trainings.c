@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "user/lib/clock.h"
+#include "user/proc/deputy.h"
 #include "user/proc/environ.h"
 #include "user/proc/proc.h"
 #include "user/runtime/python/python.h"
@@ -23,7 +24,7 @@
 struct other_process {
 	pid_t pid;
 	uint64_t start_time, stack_start, vm_bytes;
-	int err; /* why it may not be examined; 0: it has neither torch nor JAX */
+	int err; /* -ENOENT: it has neither torch nor JAX; else why it may not be examined */
 };
 
 static int by_pid(const void *a, const void *b)
@@ -57,6 +58,54 @@ static void examine(struct training *training)
 	training->rank = rank__read(&training->process, err ? NULL : python);
 	program__exec_id(training->process.pid, training->exec_id);
 	job_id__read(&training->process, &training->id);
+}
+
+/* What the deputy answers: a process that has torch or JAX, whose files follow. */
+struct examined {
+	struct training training;
+	size_t python_file; /* index of python.file */
+};
+
+/* -ENOENT: it has neither torch nor JAX. */
+static int examine_in_deputy(const void *in, struct deputy_out *out)
+{
+	const pid_t *pid = in;
+	struct examined examined = {0};
+	struct training *training = &examined.training;
+	struct process *process = &training->process;
+	int err = process__read(*pid, process);
+
+	if (!err && !torch__file(process) && !jax__file(process))
+		err = -ENOENT;
+	if (!err) {
+		examine(training);
+		examined.python_file = training->python.file ? training->python.file - process->files : 0;
+		memcpy(out->bytes, &examined, sizeof(examined));
+		memcpy(out->bytes + sizeof(examined), process->files, process->file_cnt * sizeof(*process->files));
+		out->size = sizeof(examined) + process->file_cnt * sizeof(*process->files);
+	}
+	process__release(process);
+	return err;
+}
+
+/* All of it by one work: it takes hundreds of reads. */
+static int read_training(pid_t pid, struct training *out)
+{
+	const struct deputy_out *answer;
+	struct examined examined;
+	int err = deputy__run(pid, examine_in_deputy, &pid, sizeof(pid), &answer);
+
+	if (err)
+		return err;
+	memcpy(&examined, answer->bytes, sizeof(examined));
+	*out = examined.training;
+	out->process.files = malloc(answer->size - sizeof(examined) ?: 1);
+	if (!out->process.files)
+		return -ENOMEM;
+	memcpy(out->process.files, answer->bytes + sizeof(examined), answer->size - sizeof(examined));
+	if (out->python.file)
+		out->python.file = &out->process.files[examined.python_file];
+	return 0;
 }
 
 static void find_above(struct trainings *t, struct training *training)
@@ -144,19 +193,15 @@ static int add(struct trainings *t, pid_t pid, const struct proc_stat *stat)
 {
 	struct training *training = &t->items[t->cnt];
 	struct other_process *other;
-	int err = process__read(pid, &training->process);
+	int err = read_training(pid, training);
 
-	if (!err && (torch__file(&training->process) || jax__file(&training->process))) {
-		examine(training);
+	if (!err) {
 		training->stack_start = stat->stack_start;
 		t->cnt++;
-		return 0;
 	}
-	if (!err)
-		process__release(&training->process);
 	t->hidden += err == -EACCES || err == -EPERM;
-	if (err && err != -EACCES && err != -EPERM)
-		return 0; /* what does not answer is asked again */
+	if (err != -ENOENT && err != -EACCES && err != -EPERM)
+		return err == -ENOMEM ? err : 0; /* what does not answer is asked again */
 	other = array__add(&t->others, sizeof(*other));
 	if (!other)
 		return -ENOMEM;
@@ -194,7 +239,7 @@ static int look_at(pid_t pid, struct trainings *before, struct trainings *t, uin
 		if (!again)
 			return -ENOMEM;
 		*again = *other;
-		t->hidden += other->err != 0;
+		t->hidden += other->err != -ENOENT;
 		return 0;
 	}
 	training = find_known(before, pid, &stat, now_ns, &known);

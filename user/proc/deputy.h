@@ -26,6 +26,7 @@ struct deputy_out {
 /*
  * Runs in the deputy, which is a copy of stepflame as it was at some earlier time and has none of
  * its files open: may use nothing but `in`. Returns 0 or -errno, or what its caller understands.
+ * It may call what itself runs works; what it returns is set after these.
  */
 typedef int (*deputy_work)(const void *in, struct deputy_out *out);
 
