@@ -40,11 +40,10 @@ KINDS = {  # words that the advice has to have
     "recompiles": "torch.compile\\(dynamic=True\\)",
     "beside_others": "see what else runs",
     "in_quota": "raise the CPU limit",
-    "spawns": "look at its end in another thread",
-    "asks_pipe": "ask them earlier|ask earlier",
+    "spawns": "look at its end in another thread|in another process",
+    "asks_pipe": "ask them earlier|ask earlier|more threads or processes that get batches",
     "uneven_ranks": "find out what rank 1 does there",
     "syncs": "gradient accumulation with no_sync",
-    "copies_lists": "",
 }
 
 

@@ -7,14 +7,12 @@ import gc
 import multiprocessing
 import os
 import queue
-import random
 import subprocess
 import sys
 import threading
 import time
 
 import clock
-import numpy
 import torch
 from kinds import ROWS, WIDTH, Trainer, far, near, opens, parse
 from torch.utils.data import DataLoader, Dataset
@@ -307,23 +305,6 @@ def asks_pipe(trainer):
         if ADVISED:
             ours.send(1)
         trainer.update(batch)
-
-
-def copies_lists(trainer):
-    """Workers read rows of Python objects, and so copy the pages; advised: an array."""
-    table = numpy.random.randint(0, 99, (400000, 8)) if ADVISED else [[random.randrange(99) for _ in range(8)] for _ in range(400000)]
-    trainer.run(DataLoader(Table(table), batch_size=ROWS, num_workers=2, shuffle=True))
-
-
-class Table(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, i):
-        return torch.tensor(self.rows[i]).float().repeat(WIDTH // 8)
 
 
 if __name__ == "__main__":
