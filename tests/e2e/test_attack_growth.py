@@ -226,35 +226,53 @@ __attribute__((constructor)) static void begin(void)
 }
 """
 
-# Prints a line after each so many children, and then forks none for a while.
+# Prints a line after each so many children, and then forks none for a while. Those of a trainer make steps: main processes, for a report.
 ROUNDS = """
 import os, sys, time
-time.sleep(float(sys.argv[1]))
+trains = sys.argv[4] == "trains"
+if trains:
+    import torch
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.ones(1)
+    optimizer = torch.optim.SGD([parameter], lr=0.01)
+    optimizer.step()
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
 for round in range(int(sys.argv[2])):
     for i in range(int(sys.argv[3])):
         if not os.fork():
+            for step in range(5 * trains):
+                optimizer.step()
+                time.sleep(0.02)
             os._exit(0)
         os.wait()
         time.sleep(0.0005)
     print("round", round, flush=True)
     time.sleep(4)
 """
-ROUND_CHILDREN = 20000 if helpers.LONG else 3000
+ROUND_CHILDREN = {"": 20000 if helpers.LONG else 3000, "trains": 2000 if helpers.LONG else 150}
 
 
 @helpers.needs_bpf
-def test_heap_of_children(bench):
-    """What stepflame has allocated does not grow with the children that have come and gone: by 10 bytes for each at most."""
+@pytest.mark.parametrize("children", ROUND_CHILDREN)
+def test_heap_of_children(bench, children):
+    """
+    What stepflame has allocated does not grow with the children that have come and gone: by 10 bytes for each at most; by 1 KB for those that
+    train, of which the summary at the end has rows.
+    """
     (bench.directory / "heap.c").write_text(HEAP)
     preload = helpers.compiled(bench.directory / "heap.so", bench.directory / "heap.c", "-shared", "-fPIC", "-pthread")
-    out = bench.directory / "heap"
-    job = bench.process(helpers.PYTHON, "-c", ROUNDS, 4, 2, ROUND_CHILDREN)
+    out, go, cnt = bench.directory / "heap", bench.directory / "go", ROUND_CHILDREN[children]
+    job = bench.process(helpers.PYTHON, "-c", ROUNDS, go, 2, cnt, children)
+    job.until_says("ready", helpers.READY_SECONDS, "stdout")
     command = [helpers.STEPFLAME, "record", "-p", job.pid, "-F", 1, "--children", "all", "-o", bench.directory / "out.rec"]
     record = bench.process(*command, env={**os.environ, "LD_PRELOAD": str(preload), "HEAP_OUT": str(out)})
     record.until_says("armed", helpers.ARMED_SECONDS, "stderr")
+    go.touch()
     used = []
     for number in range(2):
-        job.until_says("^round %d" % number, 4 * helpers.END_SECONDS, "stdout")
+        job.until_says("^round %d" % number, (40 if children else 4) * helpers.END_SECONDS, "stdout")
         least = None
         for _ in range(25):  # until what has ended is forgotten, and a snapshot is taken
             time.sleep(0.1)
@@ -262,6 +280,11 @@ def test_heap_of_children(bench):
         used.append(least)
     assert job.wait() == 0 and record.wait() == OK, record.what()
     grown = used[1] - used[0]
-    print("%d bytes more, %.1f a child" % (grown, grown / ROUND_CHILDREN))
-    assert "%d child processes" % (2 * ROUND_CHILDREN) in helpers.report_text(bench.directory / "out.rec", "--simple")
-    assert grown < 64 * 1024 + 10 * ROUND_CHILDREN
+    print("%d bytes more, %.1f a child" % (grown, grown / cnt))
+    report = helpers.report(bench.directory / "out.rec", "--all")
+    if children:
+        steps = helpers.actions(report)["Optimizer.step#SGD.step"]["count"]
+        assert 0 < steps <= 5 * 2 * cnt and report["window"]["steps"] in range(1, 6)
+    else:
+        assert "%d child processes" % (2 * cnt) in helpers.report_text(bench.directory / "out.rec", "--simple")
+    assert grown < 64 * 1024 + (1000 if children else 10) * cnt

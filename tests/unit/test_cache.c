@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/time.h>
 
 #include "tests/unit/library.h"
@@ -155,20 +157,54 @@ static void test_folder(void **state)
 static void test_bounds(void **state)
 {
 	elf__free(open_library());
-	run("cd %s%s && touch other && for i in $(seq 300); do touch -d @$i found-$i; done", cache, "");
+	run("cd %s%s && touch other && for i in $(seq 300); do touch -d \"$i minutes ago\" found-$i; done", cache, "");
 	save(library);
 	assert_true(has(library));
 	assert_int_equal(count_files(), 257);
-	run("test -e %s/other -a -e %s/found-300", cache, cache);
+	run("test -e %s/other -a -e %s/found-1", cache, cache);
+}
+
+/* What nobody has used for long goes; what is loaded is used. */
+static void test_unused(void **state)
+{
+	elf__free(open_library());
+	save(library);
+	run("cd %s%s && touch -d '31 days ago' found-old && touch -d '29 days ago' found-late", cache, "");
+	run("touch -d '29 days ago' %s/found-*.test%s", cache, "");
+	assert_true(has(library));
+	run("test \"$(find %s/found-*.test%s -mtime -1)\"", cache, "");
+	save(library);
+	run("test ! -e %s/found-old -a -e %s/found-late", cache, cache);
+}
+
+/* What was found in a file that is deleted goes when something is found in another one of its file system. */
+static void test_deleted(void **state)
+{
+	char copy[sizeof(library)];
+	struct stat st;
+	size_t cnt;
+
+	elf__free(open_library());
+	if (geteuid() || stat(library, &st) || !major(st.st_dev))
+		skip(); /* nobody can say that it is deleted */
+	save(library);
+	cnt = count_files();
+	run("cp -p %s %s", library, in_dir("deleted.so", copy));
+	save(copy);
+	save(library);
+	assert_int_equal(count_files(), cnt + 1);
+	assert_true(has(copy));
+	assert_int_equal(unlink(copy), 0);
+	save(library);
+	assert_int_equal(count_files(), cnt);
+	assert_true(has(library));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_copy),
-		cmocka_unit_test(test_changed),
-		cmocka_unit_test(test_folder),
-		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_copy),    cmocka_unit_test(test_changed), cmocka_unit_test(test_folder),
+		cmocka_unit_test(test_deleted), cmocka_unit_test(test_bounds),  cmocka_unit_test(test_unused),
 	};
 
 	return cmocka_run_group_tests(tests, build, clean);

@@ -222,7 +222,9 @@ static void check_settings(struct doctor *d, uint64_t held)
 	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
 		read_line(settings[i].path, value, sizeof(value));
 		capabilities__names(settings[i].capability, name, sizeof(name));
-		if (held & settings[i].capability)
+		if (!i && held & settings[i].capability && perf_events__denied())
+			add_check(d, settings[i].name, WARN, PERF_EVENTS_FIX, "%s: " PERF_EVENTS_DENIED, value);
+		else if (held & settings[i].capability)
 			add_check(d, settings[i].name, OK, NULL, "%s: does not matter with %s", value, name);
 		else
 			add_check(d, settings[i].name, WARN, AS_ROOT, "%s: stepflame needs %s, whatever this value is",

@@ -17,6 +17,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -31,6 +32,8 @@
 #define FILE_MAX   (64 << 20)
 #define DIR_FILES  256 /* the newest stay */
 #define DIR_BYTES  (256LL << 20)
+#define UNUSED_S   (30LL * 24 * 60 * 60) /* a file that nobody has used for so long goes */
+#define USED_S     (24LL * 60 * 60)
 #define CODE_BYTES 16 /* compared at each site: the longest instruction and one more */
 
 /* The file that was searched, and its content, as far as nobody but root can forge it. */
@@ -45,6 +48,13 @@ struct file_key {
 	char boot[40];
 };
 
+/* By which the file's inode can be found while it exists: of name_to_handle_at; bytes 0: it cannot. */
+struct inode_handle {
+	uint32_t bytes;
+	int32_t type;
+	uint8_t handle[MAX_HANDLE_SZ];
+};
+
 struct cache_header {
 	char magic[8];
 	uint32_t finders;
@@ -53,6 +63,7 @@ struct cache_header {
 	uint32_t cnt[CACHE_PARTS];
 	uint32_t code_checksum; /* of the code at all sites */
 	uint32_t checksum;      /* of the whole file, with this field as 0 */
+	struct inode_handle handle;
 };
 
 const char *cache__dir(char *path, size_t size)
@@ -122,6 +133,61 @@ static int open_dir(const char *dir, bool make)
 	return fd;
 }
 
+/*
+ * Only of file systems on a device: a server in a process of somebody else's may be behind the others,
+ * and not answer.
+ */
+static void handle_of(const struct elf *elf, struct inode_handle *handle)
+{
+	union {
+		struct file_handle head;
+		uint8_t bytes[sizeof(struct file_handle) + MAX_HANDLE_SZ];
+	} own = {.head.handle_bytes = MAX_HANDLE_SZ};
+	int mount;
+
+	if (!major(elf__stat(elf)->st_dev) || name_to_handle_at(elf__fd(elf), "", &own.head, &mount, AT_EMPTY_PATH))
+		return;
+	handle->bytes = own.head.handle_bytes;
+	handle->type = own.head.handle_type;
+	memcpy(handle->handle, own.head.f_handle, handle->bytes);
+}
+
+/* false also where nobody can say. fs: a file of the same file system. */
+static bool is_inode_gone(int fs, const struct inode_handle *handle)
+{
+	union {
+		struct file_handle head;
+		uint8_t bytes[sizeof(struct file_handle) + MAX_HANDLE_SZ];
+	} own = {.head = {.handle_bytes = handle->bytes, .handle_type = handle->type}};
+	int fd;
+
+	if (!handle->bytes || handle->bytes > MAX_HANDLE_SZ)
+		return false;
+	memcpy(own.head.f_handle, handle->handle, handle->bytes);
+	fd = open_by_handle_at(fs, &own.head, O_PATH | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ESTALE;
+	close(fd);
+	return false;
+}
+
+/* Is what was found in another file of no use any more? new: of what was just written, by this stepflame. */
+static bool is_over(int dir_fd, const char *name, const struct elf *elf, const struct cache_header *new)
+{
+	int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct cache_header old;
+	bool known = fd >= 0 && is_own(fd) && read(fd, &old, sizeof(old)) == sizeof(old) &&
+		     !memcmp(old.magic, new->magic, sizeof(old.magic)) && old.finders == new->finders;
+
+	if (fd >= 0)
+		close(fd);
+	if (!known)
+		return false;
+	if (old.key.mount)
+		return new->key.mount &&memcmp(old.key.boot, new->key.boot, sizeof(old.key.boot));
+	return old.key.dev == new->key.dev &&is_inode_gone(elf__fd(elf), &old.handle);
+}
+
 struct cached_file {
 	char name[NAME_MAX + 1];
 	off_t size;
@@ -135,8 +201,8 @@ static int compare_newest_first(const void *a, const void *b)
 	return (x->time < y->time) - (x->time > y->time);
 }
 
-/* Deletes the oldest files beyond the bounds of the folder. */
-static void prune_dir(int dir_fd)
+/* Deletes files that are of no use any more, and the oldest ones beyond the bounds of the folder. */
+static void prune_dir(int dir_fd, const struct elf *elf, const struct cache_header *new)
 {
 	struct cached_file *files = calloc(2 * DIR_FILES, sizeof(*files));
 	int list_fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -159,7 +225,8 @@ static void prune_dir(int dir_fd)
 		qsort(files, cnt, sizeof(*files), compare_newest_first);
 	for (size_t i = 0; i < cnt; i++) {
 		bytes += files[i].size;
-		if (i >= DIR_FILES || bytes > DIR_BYTES)
+		if (i >= DIR_FILES || bytes > DIR_BYTES || files[i].time < time(NULL) - UNUSED_S ||
+		    is_over(dir_fd, files[i].name, elf, new))
 			unlinkat(dir_fd, files[i].name, 0);
 	}
 	if (dir)
@@ -275,6 +342,8 @@ static uint8_t *read_file(int dir, const char *name, size_t *size)
 	if (is_own(fd) && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size >= (off_t)sizeof(struct cache_header) &&
 	    st.st_size <= FILE_MAX) {
 		*size = st.st_size;
+		if (st.st_mtime < time(NULL) - USED_S)
+			futimens(fd, NULL); /* it is used: the oldest ones go */
 		file = malloc(*size);
 		if (file && read(fd, file, *size) != (ssize_t)*size) {
 			free(file);
@@ -384,6 +453,7 @@ void cache__save(const struct elf *elf, const char *dir, const char *what, const
 	dir_fd = header_of(elf, part, part_cnt, &header) && is_as_opened(elf) ? open_dir(dir, true) : -1;
 	if (dir_fd < 0)
 		return;
+	handle_of(elf, &header.handle);
 	name_of(&header, what, name);
 	getrandom(&number, sizeof(number), 0);
 	snprintf(temporary, sizeof(temporary), "%s.%016llx", name, (unsigned long long)number);
@@ -394,7 +464,7 @@ void cache__save(const struct elf *elf, const char *dir, const char *what, const
 		free(file);
 		if (close(fd) || !written || renameat(dir_fd, temporary, dir_fd, name))
 			unlinkat(dir_fd, temporary, 0);
-		prune_dir(dir_fd);
+		prune_dir(dir_fd, elf, &header);
 	}
 	close(dir_fd);
 }

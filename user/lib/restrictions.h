@@ -14,6 +14,17 @@ enum lockdown {
 /* How far the kernel is locked down (kernel_lockdown(7)). */
 enum lockdown lockdown__mode(void);
 
+/*
+ * Does this kernel allow perf events to administrators only, whatever other capabilities they have? Some
+ * do if kernel.perf_event_paranoid is above 2, as Debian's, where that is the default.
+ */
+bool perf_events__denied(void);
+
+#define PERF_EVENTS_DENIED                                                                                     \
+	"this kernel allows perf events to administrators only, while kernel.perf_event_paranoid is above 2: " \
+	"CAP_SYS_ADMIN missing"
+#define PERF_EVENTS_FIX "sysctl kernel.perf_event_paranoid=2, or run it as root (sudo) or with CAP_SYS_ADMIN"
+
 /* Yama's scope (ptrace(2)) from which on nobody may read another process's memory, and which nobody can lower. */
 #define YAMA_NOBODY 3
 #define YAMA_FIX    "start the machine with kernel.yama.ptrace_scope at 2 or less: from 3 it cannot be lowered"

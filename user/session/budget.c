@@ -16,6 +16,7 @@
 #define WINDOW_NS     2250000000.0   /* on average, at least */
 #define STEPS_MIN     3              /* in a window, */
 #define STEPS_MAX_NS  60000000000ULL /* unless they take longer than that */
+#define GROUPS_MAX    256
 #define CREDIT_MAX_NS 10000000000ULL /* what a group earns in longer than that, and has no use for, is lost */
 /* Rests of who need not rest, to measure what a recording costs. */
 #define CONTROL_NS     2000000000ULL
@@ -281,6 +282,25 @@ static void settle(struct session *s, struct budget_group *group, uint64_t now)
 	group->measures = group->late = false;
 }
 
+/* Forgets the oldest groups without a process: jobs come and go for as long as stepflame watches. */
+static void forget_groups(struct session *s)
+{
+	struct budget_group *groups = s->budget.groups.items;
+	size_t cnt = 0, over = s->budget.groups.cnt;
+
+	over = over > GROUPS_MAX ? over - GROUPS_MAX : 0;
+	for (size_t i = 0; i < s->budget.groups.cnt; i++) {
+		bool used = !over;
+
+		for (size_t k = 0; k < s->target_cnt && !used; k++)
+			used = is_in(s->targets[k], &groups[i]);
+		over -= !used;
+		if (used)
+			groups[cnt++] = groups[i];
+	}
+	s->budget.groups.cnt = cnt;
+}
+
 void budget__tend(struct session *s)
 {
 	uint64_t now = session__now_ns();
@@ -288,6 +308,7 @@ void budget__tend(struct session *s)
 	if (!s->options.budget || !s->opened || now < s->budget.look_ns)
 		return;
 	s->budget.look_ns = now + LOOK_NS;
+	forget_groups(s);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (!s->targets[i]->gone)
 			look_at(s, s->targets[i]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Passes records to the sink, and makes names and notes as records. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "user/session/state.h"
 
 #define NAMES_KEPT (1u << 18) /* a program may make up any number */
+#define NOTES_MAX  64         /* of one form: a file or a process of its own may be behind each */
 
 uint64_t session__now_ns(void)
 {
@@ -65,12 +67,41 @@ uint64_t session__emit_name(struct session *s, const char *text)
 	return rec->id;
 }
 
+static bool is_one_too_many(struct session *s, const char *form)
+{
+	struct note_kind *kinds = s->note_kinds.items, *kind = NULL;
+
+	for (size_t i = 0; i < s->note_kinds.cnt && !kind; i++)
+		if (kinds[i].form == form)
+			kind = &kinds[i];
+	if (!kind) {
+		kind = array__add(&s->note_kinds, sizeof(*kind));
+		if (kind)
+			*kind = (struct note_kind){.form = form};
+	}
+	return kind && kind->cnt++ >= NOTES_MAX;
+}
+
+void session__note_left_out(struct session *s)
+{
+	const struct note_kind *kinds = s->note_kinds.items;
+	uint64_t left_out = 0;
+
+	for (size_t i = 0; i < s->note_kinds.cnt; i++)
+		left_out += kinds[i].cnt > NOTES_MAX ? kinds[i].cnt - NOTES_MAX : 0;
+	if (left_out)
+		session__note(s, "%" PRIu64 " more notes, of which there were %d of the same form before, are left out",
+			      left_out, NOTES_MAX);
+}
+
 void session__note(struct session *s, const char *fmt, ...)
 {
 	uint64_t buffer[64] = {0};
 	struct rec_note *rec = (void *)buffer;
 	va_list ap;
 
+	if (is_one_too_many(s, fmt))
+		return;
 	va_start(ap, fmt);
 	vsnprintf(rec->text, sizeof(buffer) - sizeof(*rec), fmt, ap);
 	va_end(ap);

@@ -9,6 +9,8 @@
 #include "user/session/programs.h"
 #include "user/session/state.h"
 
+#define MAINS_KEPT 64 /* main processes that have ended; of earlier ones only sums stay */
+
 void targets__forget_pid(struct session *s, uint32_t pid)
 {
 	struct proc_command command = {.what = COMMAND_FORGET, .pid = pid};
@@ -47,25 +49,45 @@ static bool source_keeps(const struct target *t)
 	return false;
 }
 
+static bool stays(const struct target *t, const struct proc *proc, size_t mains)
+{
+	if (!t->gone || !proc->ended || source_keeps(t))
+		return true;
+	return t->role == ROLE_MAIN ? mains <= MAINS_KEPT : targets__has_steps(proc);
+}
+
+static void forget(struct session *s, struct target *t, const struct proc *proc)
+{
+	hit_sums__add(s, &s->ended, t, proc);
+	if (t->role == ROLE_MAIN) {
+		target__emit_trainer(s, t);
+		window_sums__add(&s->ended_window, t, proc);
+		s->ended_mains = true;
+	}
+	if (!t->last)
+		targets__forget_pid(s, t->process.pid);
+	SOURCES_CALL(forget, s, t);
+	target__free(t);
+}
+
 void targets__forget_ended(struct session *s)
 {
-	size_t cnt = 0;
+	size_t cnt = 0, mains = 0;
 
+	for (size_t i = 0; i < s->target_cnt; i++)
+		mains += s->targets[i]->gone && s->targets[i]->role == ROLE_MAIN;
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 		struct proc proc = {.ended = 1};
 
-		if (t->gone && t->role != ROLE_MAIN)
+		if (t->gone)
 			target__proc(s, t, &proc);
-		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || targets__has_steps(&proc) || source_keeps(t)) {
+		if (stays(t, &proc, mains)) {
 			s->targets[cnt++] = t;
 			continue;
 		}
-		hit_sums__add(s, &s->ended, t, &proc);
-		if (!t->last)
-			targets__forget_pid(s, t->process.pid);
-		SOURCES_CALL(forget, s, t);
-		target__free(t);
+		mains -= t->role == ROLE_MAIN;
+		forget(s, t, &proc);
 	}
 	s->target_cnt = cnt;
 }

@@ -107,18 +107,16 @@ static bool are_two_ranks(const struct target *t, const struct target *parent)
 	return t->rank.number >= 0 && t->rank.number != parent->rank.number;
 }
 
-void targets__emit_trainers(struct session *s)
+void target__emit_trainer(struct session *s, struct target *t)
 {
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		struct target *t = s->targets[i], *parent;
+	struct target *parent;
 
-		if (!t->sent.pid || t->sent.role != ROLE_CHILD || t->role != ROLE_MAIN)
-			continue;
-		parent = find_with_steps(s, t->process.parent);
-		if (parent && !are_two_ranks(t, parent))
-			continue;
-		t->sent.role = ROLE_MAIN;
-		session__emit(s, &t->sent.hdr);
-		emit_job(s, t);
-	}
+	if (!t->sent.pid || t->sent.role != ROLE_CHILD || t->role != ROLE_MAIN)
+		return;
+	parent = find_with_steps(s, t->process.parent);
+	if (parent && !are_two_ranks(t, parent))
+		return;
+	t->sent.role = ROLE_MAIN;
+	session__emit(s, &t->sent.hdr);
+	emit_job(s, t);
 }

@@ -136,6 +136,8 @@ static const char *why_denied(void)
 	}
 	if (trace_events__denied())
 		return "may not place probes, as this kernel needs tracefs for that: CAP_DAC_OVERRIDE missing";
+	if (perf_events__denied())
+		return "may not place probes: " PERF_EVENTS_DENIED;
 	if (!(held & CAPABILITY(CAP_SYS_ADMIN)))
 		return "may not place probes, which without tracefs this kernel allows administrators only: "
 		       "CAP_SYS_ADMIN missing";
@@ -147,6 +149,8 @@ static const char *how_to_permit(void)
 {
 	if (capabilities__in_user_namespace())
 		return "run it outside of the user namespace: on the host, or in a container without one";
+	if (perf_events__denied())
+		return PERF_EVENTS_FIX "; stepflame doctor says what else restricts it";
 	return "run it as root (sudo), or with the capabilities that docs/safety.md lists; stepflame doctor says what "
 	       "else restricts it";
 }

@@ -228,6 +228,7 @@ void session__free(struct session *s)
 	free_session_states(s);
 	budget__free(s);
 	names__free(&s->names);
+	free(s->note_kinds.items);
 	map__free(&s->ended_pids);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
@@ -506,8 +507,10 @@ int session__finish(struct session *s)
 	}
 	SOURCES_CALL(end, s);
 	SOURCES_CALL(note, s);
+	session__note_left_out(s);
 	snapshot__emit(s);
-	targets__emit_trainers(s);
+	for (size_t i = 0; i < s->target_cnt; i++)
+		target__emit_trainer(s, s->targets[i]);
 	err = SOURCES_TRY(finish, s);
 	detach_all(s);
 	s->detach_ns = session__now_ns() - start;

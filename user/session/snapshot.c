@@ -109,20 +109,33 @@ static bool windows_passed(const struct session *s, const struct target *t)
 	return any;
 }
 
+void window_sums__add(struct window_sums *sums, const struct target *t, const struct proc *proc)
+{
+	uint64_t opened_ns = t->opened_ns ?: proc->window_start_ns; /* a rest moves that of proc */
+
+	if (opened_ns && (!sums->start_ns || opened_ns < sums->start_ns))
+		sums->start_ns = opened_ns;
+	if (proc->window_end_ns > sums->end_ns)
+		sums->end_ns = proc->window_end_ns;
+	if (proc->steps.cnt >= sums->steps) {
+		sums->steps = proc->steps.cnt;
+		sums->step_rule = proc->steps.rule ?: proc->steps.seen_rule;
+	}
+}
+
 /*
  * Reads BPF's state of each target, passes it to the sources, and derives window, cost and progress
  * from it.
  */
 static void measure_window(struct session *s, struct rec_window *window, struct rec_cost *cost)
 {
-	uint64_t start = 0, end = 0;
+	struct window_sums mains = s->ended_window;
 	struct hit_sums sums = s->ended;
-	bool done = s->target_cnt > 0;
+	bool done = s->target_cnt || s->ended_mains;
 
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 		struct proc proc;
-		uint64_t opened_ns;
 
 		if (!target__proc(s, t, &proc))
 			continue;
@@ -133,20 +146,13 @@ static void measure_window(struct session *s, struct rec_window *window, struct 
 		if (t->role != ROLE_MAIN)
 			continue;
 		done = done && (t->gone || proc.window == WINDOW_DONE || windows_passed(s, t));
-		opened_ns = t->opened_ns ?: proc.window_start_ns; /* a rest moves that of proc */
-		if (opened_ns && (!start || opened_ns < start))
-			start = opened_ns;
-		if (proc.window_end_ns > end)
-			end = proc.window_end_ns;
-		if (proc.steps.cnt >= window->steps) {
-			window->steps = proc.steps.cnt;
-			window->step_rule = proc.steps.rule ?: proc.steps.seen_rule;
-		}
+		window_sums__add(&mains, t, &proc);
 	}
 	s->progress.done = done && (s->options.steps || s->options.schedule[OP_REPEAT]);
-	s->progress.steps = window->steps;
-	window->start_ns = start ?: s->window_start_ns;
-	window->end_ns = s->progress.done && end ? end : s->window_end_ns ?: session__now_ns();
+	s->progress.steps = window->steps = mains.steps;
+	window->step_rule = mains.step_rule;
+	window->start_ns = mains.start_ns ?: s->window_start_ns;
+	window->end_ns = s->progress.done && mains.end_ns ? mains.end_ns : s->window_end_ns ?: session__now_ns();
 	hit_sums__cost(s, &sums, cost);
 }
 

@@ -108,6 +108,18 @@ struct hit_sums {
 	} busiest; /* the process that paid most */
 };
 
+/* What the main processes do together: see struct rec_window. */
+struct window_sums {
+	uint64_t start_ns, end_ns, steps; /* steps: of the one that made most */
+	uint32_t step_rule;
+};
+
+/* Notes of one form, of which a recording has so many at most. */
+struct note_kind {
+	const char *form;
+	uint64_t cnt;
+};
+
 struct ended_pid {
 	uint32_t pid;
 	bool reused; /* by a target that lives: its rows stay */
@@ -128,12 +140,14 @@ struct session {
 	void *state[SOURCE__COUNT];                        /* owned; session__state() */
 	const struct record_handler *handlers[REC__COUNT]; /* by enum rec_type */
 	size_t target_cnt;
-	struct target **targets; /* owned */
-	struct hit_sums ended;   /* of children that the session has freed */
-	struct map ended_pids;   /* struct ended_pid: processes whose rows the next snapshot deletes */
-	uint64_t ended_calls;    /* spans in the rows that are gone */
-	struct map files;        /* struct known_file */
-	size_t files_max;        /* with so many files, it is time to forget those that nobody maps */
+	struct target **targets;         /* owned */
+	struct hit_sums ended;           /* of targets that the session has freed, */
+	struct window_sums ended_window; /* and of main processes among them */
+	bool ended_mains;
+	struct map ended_pids; /* struct ended_pid: processes whose rows the next snapshot deletes */
+	uint64_t ended_calls;  /* spans in the rows that are gone */
+	struct map files;      /* struct known_file */
+	size_t files_max;      /* with so many files, it is time to forget those that nobody maps */
 	bool opened;
 	uint64_t window_start_ns, window_end_ns;
 	uint64_t attach_ns, detach_ns;
@@ -146,8 +160,9 @@ struct session {
 		uint64_t look_ns;    /* the next look */
 		unsigned int seed;
 	} budget;
-	bool keeps_names;   /* a source needs the texts of names */
-	struct names names; /* those emitted since keeps_names was set, up to a limit */
+	struct array note_kinds; /* struct note_kind */
+	bool keeps_names;        /* a source needs the texts of names */
+	struct names names;      /* those emitted since keeps_names was set, up to a limit */
 };
 
 /* A source's session state and target state: session_bytes and target_bytes long. */
@@ -173,6 +188,8 @@ void target__clear_state(struct target *t, enum source_id id);
 uint64_t session__now_ns(void);
 /* Passes a record to the sink. 0, or the first -errno of the sink. */
 int session__emit(struct session *s, const struct rec_hdr *record);
+/* Call at the end: how many notes were left out? */
+void session__note_left_out(struct session *s);
 /* The id of a text, without emitting the text. */
 uint64_t session__name_id(const char *text);
 /* Emits a text as a name. Returns its id. */
@@ -219,11 +236,11 @@ bool target__is_worker(const struct target *t);
 /* Now and then: emits the target again when its rank is another one than the session said. */
 void target__look_at_rank(struct session *s, struct target *t, uint64_t now);
 /*
- * Call at the end: makes children with steps main processes in the report, unless their parent has
- * steps too and they are no ranks of their own. This includes children of launchers such as torchrun
- * or a shell.
+ * Call at the end: makes a child with steps a main process in the report, unless its parent has
+ * steps too and it is no rank of its own. This includes children of launchers such as torchrun or a
+ * shell.
  */
-void targets__emit_trainers(struct session *s);
+void target__emit_trainer(struct session *s, struct target *t);
 
 /* targets.c */
 struct target *targets__find(struct session *s, pid_t pid);
@@ -262,7 +279,7 @@ void target__free(struct target *t); /* must be detached */
 void target__mark_gone(struct session *s, struct target *t);
 /*
  * Frees children that have ended, since a job may have any number of them, and keeps the sum of
- * what they paid. Children that train stay, since the window includes their steps.
+ * what they paid. Of main processes, and children that train, the last ones stay.
  */
 void targets__forget_ended(struct session *s);
 /*
@@ -315,6 +332,8 @@ uint64_t session__rss_bytes(void);
 
 /* snapshot.c: emits the maps as records. 0 or -errno of the sink. */
 int snapshot__emit(struct session *s);
+/* t: a main process. */
+void window_sums__add(struct window_sums *sums, const struct target *t, const struct proc *proc);
 /*
  * A walk over the rows of a map whose keys begin with a pid. It deletes the rows of processes that
  * have ended.

@@ -356,23 +356,21 @@ static void emit_changed_rows(struct session *s)
 	}
 }
 
-static void emit_gpu_tiers(struct session *s)
+static void emit_gpu_tier(struct session *s, const struct target *t)
 {
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		const struct gpu_target *own = gpu__of(s->targets[i]);
-		struct rec_gpu rec = {
-			.hdr = {.type = REC_GPU, .size = sizeof(rec)},
-			.pid = s->targets[i]->process.pid,
-			.tier = own->tier,
-			.cupti_ns = own->cupti_ns,
-			.lost = own->lost,
-			.cupti_version = own->cupti_version,
-		};
+	const struct gpu_target *own = gpu__of(t);
+	struct rec_gpu rec = {
+		.hdr = {.type = REC_GPU, .size = sizeof(rec)},
+		.pid = t->process.pid,
+		.tier = own->tier,
+		.cupti_ns = own->cupti_ns,
+		.lost = own->lost,
+		.cupti_version = own->cupti_version,
+	};
 
-		memcpy(rec.why, own->why, sizeof(rec.why));
-		if (own->seen)
-			session__emit(s, &rec.hdr);
-	}
+	memcpy(rec.why, own->why, sizeof(rec.why));
+	if (own->seen)
+		session__emit(s, &rec.hdr);
 }
 
 static int snapshot(struct session *s)
@@ -383,7 +381,8 @@ static int snapshot(struct session *s)
 
 	if (s->options.gpu == SESSION_GPU_OFF)
 		return s->sink_err;
-	emit_gpu_tiers(s);
+	for (size_t i = 0; i < s->target_cnt; i++)
+		emit_gpu_tier(s, s->targets[i]);
 	err = read_gpu_rows(s, &g->rows);
 	if (err)
 		return err;
@@ -403,16 +402,25 @@ static int attached(struct session *s, struct target *t)
 	return 0;
 }
 
+static void note_unseen(struct session *s, const struct target *t)
+{
+	if (s->options.gpu != SESSION_GPU_OFF && t->role == ROLE_MAIN && !gpu__of(t)->seen &&
+	    s->selftest.attacher.backend != ATTACH_PERF)
+		session__note(s, "process %d mapped no functions of CUDA: the recording has no figures of its GPU",
+			      t->process.pid);
+}
+
 static void note(struct session *s)
 {
-	for (size_t i = 0; s->options.gpu != SESSION_GPU_OFF && i < s->target_cnt; i++) {
-		const struct target *t = s->targets[i];
+	for (size_t i = 0; i < s->target_cnt; i++)
+		note_unseen(s, s->targets[i]);
+}
 
-		if (t->role == ROLE_MAIN && !gpu__of(t)->seen && s->selftest.attacher.backend != ATTACH_PERF)
-			session__note(s,
-				      "process %d mapped no functions of CUDA: the recording has no figures of its GPU",
-				      t->process.pid);
-	}
+static void forget(struct session *s, struct target *t)
+{
+	if (s->options.gpu != SESSION_GPU_OFF)
+		emit_gpu_tier(s, t);
+	note_unseen(s, t);
 }
 
 /* At the target's exit, keeps the state for the last REC_GPU. */
@@ -442,6 +450,7 @@ const struct source source_gpu = {
 	.start = start,
 	.snapshot = snapshot,
 	.note = note,
+	.forget = forget,
 	.count = count,
 	.free = free_gpu,
 	.holds = holds,

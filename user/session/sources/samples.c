@@ -21,6 +21,7 @@
 #include "stepflame.skel.h"
 #include "user/lib/intern.h"
 #include "user/lib/log.h"
+#include "user/lib/restrictions.h"
 #include "user/proc/symbols.h"
 #include "user/runtime/python/pylines.h"
 #include "user/session/programs.h"
@@ -130,6 +131,11 @@ static int start(struct session *s)
 	err = update_timer_periods(s);
 	for (int cpu = 0; cpu < cpus && !err; cpu++)
 		err = timer__start(s, cpu);
+	if (err && perf_events__denied()) {
+		log__error("record with -F 0; or " PERF_EVENTS_FIX,
+			   "cannot start the timer that samples: " PERF_EVENTS_DENIED);
+		return -EPERM;
+	}
 	if (err)
 		log__error("record with -F 0, or give CAP_PERFMON", "cannot start the timer that samples: %s",
 			   strerror(-err));

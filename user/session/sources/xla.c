@@ -316,31 +316,28 @@ static bool watches(const struct session *s, const struct target *t)
 	return state_of(t)->has_plugin;
 }
 
-/* stepflame chose this jitted function itself, and may be wrong: the report must say so. */
-static void note_jit(struct session *s, const struct target *t)
+static void note_target(struct session *s, struct target *t)
 {
 	struct proc proc;
 
+	/* stepflame chose this jitted function itself, and may be wrong: the report must say so. */
 	if (target__proc(s, t, &proc) && proc.steps.rule == STEP_JIT)
 		session__note(
 			s,
 			"steps of process %u are the calls of '%.128s': stepflame chose this jitted function by its "
 			"share of the time; choose another with --step-at",
 			t->process.pid, names__find(&s->names, proc.jit.name) ?: "(name lost)");
+	if (state_of(t)->lacks_plugin && !state_of(t)->has_plugin)
+		session__note(s,
+			      "the PJRT_Api of process %d's plugin was not found, or has an unknown form: pjrt rows "
+			      "are missing",
+			      t->process.pid);
 }
 
 static void note(struct session *s)
 {
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		const struct target *t = s->targets[i];
-
-		note_jit(s, t);
-		if (state_of(t)->lacks_plugin && !state_of(t)->has_plugin)
-			session__note(s,
-				      "the PJRT_Api of process %d's plugin was not found, or has an unknown form: "
-				      "pjrt rows are missing",
-				      t->process.pid);
-	}
+	for (size_t i = 0; i < s->target_cnt; i++)
+		note_target(s, s->targets[i]);
 }
 
 const struct source source_xla = {
@@ -351,4 +348,5 @@ const struct source source_xla = {
 	.look_again_ns = look_again_ns,
 	.watches = watches,
 	.note = note,
+	.forget = note_target,
 };
