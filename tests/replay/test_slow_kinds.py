@@ -194,6 +194,26 @@ def test_installed_by_target(tmp_path, installed, place):
     assert planted(tmp_path, files, ["tokenize", "main", "<module>"], installed) == place
 
 
+def test_installed_program(tmp_path):
+    """`python -m` of a package that was installed outside site-packages: it is the user's own, and the library beside it is not."""
+    files = {"<module>": "/app/mine/__main__.py", "load": "/app/mine/data.py", "work": "/app/lib/core.py"}
+    assert planted(tmp_path, files, ["work", "load", "<module>"], ["/app/mine/", "/app/lib/"]) == "load"
+
+
+@pytest.mark.parametrize("entry", ["train.py", "app/train.py"])
+def test_frozen_program(tmp_path, entry):
+    """PyInstaller takes the folders from all names of files: the script's line counts, whatever library or module it calls."""
+    files = {"<module>": entry, "main": entry, "load": "texts/data.py", "call": "torch/nn/modules/module.py", "get": "queue.py", "wait": "threading.py"}
+    assert planted(tmp_path, files, ["load", "main", "<module>"]) == "main"
+    assert planted(tmp_path, files, ["wait", "get", "load", "main", "<module>"]) == "main"
+
+
+def test_relative_script(tmp_path):
+    """A script of a Python before 3.9 has a name without a folder, too, and is not frozen for that."""
+    files = {"<module>": "train.py", "load": "data.py", "call": INSTALLED + "torch/nn/modules/module.py"}
+    assert planted(tmp_path, files, ["call", "load", "<module>"]) == "load"
+
+
 MACHINE, MEMORY = 64 * 10**9, 1  # bytes; enum resource_known
 
 

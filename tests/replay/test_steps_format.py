@@ -321,6 +321,23 @@ def test_ranks_without_numbers(tmp_path, ranks):
     assert [rank["straggler"] for rank in helpers.report(file, "--summary")["ranks"]] == [False, True]
 
 
+@pytest.mark.parametrize("optimizer, slower", [(6 * MS, True), (4 * MS, False)])
+def test_rank_on_a_slower_cpu(tmp_path, optimizer, slower):
+    """A rank whose phases all take longer by about the same factor has a slower CPU, the same code as the others; if the optimizer's does not, it has more to do."""
+    jobs = [Job(PID), Job(PID + 1)]
+    for _ in range(50):
+        jobs[0].step({"forward": 8 * MS, "backward": 16 * MS, "optimizer": 4 * MS, "comm": 15 * MS}, [("comm", "socket", "collective", 14 * MS)])
+        comm = 43 * MS - 12 * MS - 23 * MS - optimizer
+        jobs[1].step({"forward": 12 * MS, "backward": 23 * MS, "optimizer": optimizer, "comm": comm}, [("comm", "socket", "collective", MS)])
+    found = helpers.report(write_ranks(tmp_path / "x.rec", jobs, (0, 1)), "--steps")
+    verdict = found["verdict"]
+    assert found["straggler"]["rank"] == 1 and verdict["class"] == "straggler"
+    assert ("its CPU is slower, in all phases" in verdict["why"]) == slower
+    assert ("all its phases take 1.46 times as long on the CPU, together 13 ms more" in found["straggler"]["why"]) == slower
+    assert (verdict["phase"] is None and verdict["place"] is None) or not slower
+    assert verdict["next"] == (["see what else runs beside rank 1 (top), and how fast its CPUs are clocked"] if slower else ["find out what rank 1 does there that the others do not"])
+
+
 def test_another_job_is_no_rank(tmp_path):
     """A process that is in no collective is not the one for which the others wait."""
     even = ranks_of((20 * MS, 10 * MS), (20 * MS, 10 * MS), (30 * MS, 0))

@@ -307,6 +307,7 @@ static double falls(double s, unsigned int *seed)
 }
 
 #define TABLE_BYTES (256u << 20)
+#define PAGES_FEW   40
 
 /* Writes to the first bytes of a table, when it is asked to: the rest of it stays shared. */
 static void copy_when_asked(char *table, int asked, int answer)
@@ -336,7 +337,7 @@ static size_t copied_bytes(pid_t pid, const struct shared_pages *pages)
 static void copied_pages_are_counted(void **state)
 {
 	char *table = mmap(NULL, TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), answer;
-	struct shared_pages pages;
+	struct shared_pages pages, few;
 	int ask[2], answers[2];
 	size_t to = TABLE_BYTES / 4, copied;
 	uint64_t before;
@@ -351,7 +352,7 @@ static void copied_pages_are_counted(void **state)
 		close(ask[1]);
 		copy_when_asked(table, ask[0], answers[1]);
 	}
-	assert_int_equal(shared_pages__choose(pid, &pages), 0);
+	assert_int_equal(shared_pages__choose(pid, SHARED_PAGES_MAX, &pages), 0);
 	assert_in_range(pages.cnt, 100, SHARED_PAGES_MAX);
 	assert_int_equal(copied_bytes(pid, &pages), 0);
 	assert_int_equal(write(ask[1], &to, sizeof(to)), sizeof(to));
@@ -362,13 +363,17 @@ static void copied_pages_are_counted(void **state)
 		copied_bytes(pid, &pages);
 	print_message("CPU time of a look at %zu shared pages: %.1f us\n", pages.cnt,
 		      (deputy__cpu_ns() - before) / 100 / 1e3);
+	/* fewer, each of which stands for more */
+	assert_int_equal(shared_pages__choose(pid, PAGES_FEW, &few), 0);
+	assert_int_equal(few.cnt, PAGES_FEW);
+	assert_true(few.cnt * few.each_bytes * 10 > pages.cnt * pages.each_bytes * 6); /* a quarter is its own by now */
 	close(ask[1]);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	assert_int_not_equal(shared_pages__copied(pid, &pages, &copied), 0);
 	/* of its own: nothing that it shares with anybody, or hardly anything */
-	assert_int_equal(shared_pages__choose(getpid(), &pages), 0);
+	assert_int_equal(shared_pages__choose(getpid(), SHARED_PAGES_MAX, &pages), 0);
 	assert_int_equal(pages.cnt, 0);
-	assert_int_not_equal(shared_pages__choose(pid, &pages), 0);
+	assert_int_not_equal(shared_pages__choose(pid, SHARED_PAGES_MAX, &pages), 0);
 	munmap(table, TABLE_BYTES);
 	close(ask[0]);
 	close(answers[0]);

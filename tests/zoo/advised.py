@@ -20,7 +20,6 @@ from pathlib import Path
 import zoo
 from cases import Case, Expect, Program
 
-ROUNDS = 2
 WITHIN = 0.2  # of the time of a step as advised
 KINDS = {  # words that the advice has to have
     "own_loader": "set num_workers",
@@ -34,14 +33,33 @@ KINDS = {  # words that the advice has to have
     "sleeps": "instead of sleeping",
     "evaluates": "do it less often",
     "asks_late": "more threads or processes that get batches",
+    "answers_late": "ask them earlier",
+    "takes_lock": "what the other threads do",
+    "opens_far": "a copy on a local disk",
+    "validates": "validate less often",
+    "recompiles": "torch.compile\\(dynamic=True\\)",
+    "beside_others": "see what else runs",
+    "in_quota": "raise the CPU limit",
+    "spawns": "look at its end in another thread|in another process",
+    "asks_pipe": "ask them earlier|ask earlier|more threads or processes that get batches",
+    "uneven_ranks": "find out what rank 1 does there",
+    "syncs": "gradient accumulation with no_sync",
 }
 
 
+FAULTS = {"beside_others": "hog", "in_quota": "quota", "uneven_ranks": "rank"}  # of the machine, without which it is as advised
+RANKS = {"uneven_ranks": ([], []), "syncs": (["--wide"], ["--wide", "--accumulate"])}  # arguments of ranks.py, as it is and as advised
+BATCHES = {"syncs": 8}  # that a step has as advised
+
+
 def run_of(kind, advised, python, folder, number):
-    zoo.cases.PROGRAMS[kind] = Program(("advised.py", kind, *(["advised"] if advised else [])), about="")
+    words = ("ranks.py", *RANKS[kind][advised]) if kind in RANKS else ("advised.py", kind, *(["advised"] if advised else []))
+    zoo.cases.PROGRAMS[kind] = Program(words, ranks=2 if kind in RANKS else 0, about="")
     os.environ["ADVISED_NUMBER"] = str(number)
     Path(folder).mkdir()
-    return zoo.Run(Case(kind, Expect(frozenset()), "-"), python, None, Path(folder))
+    fault = FAULTS.get(kind, "") if not advised else ""
+    # alone on its CPU is what one has without others on it
+    return zoo.Run(Case(kind, Expect(frozenset()), fault or "-"), python, None, Path(folder))
 
 
 def step_seconds(run, since):
@@ -64,6 +82,9 @@ def measure(run, seconds, file=None):
     """Its step in seconds; of a recorded one what the report says, too."""
     try:
         run.until_trains()
+        for pid in zoo.descendants(run.process.pid):
+            zoo.put_first(pid)
+        run.plant()
         since = time.perf_counter()
         if file:
             since, _ = zoo.record(run, seconds, file)
@@ -79,14 +100,14 @@ def end(number, frame):
     sys.exit(128 + number)
 
 
-def try_kind(kind, python, seconds, folder):
+def try_kind(kind, python, options, folder):
     before, after, promises, number, found = [], [], [], 0, None
-    for i in range(ROUNDS):
-        took, found = measure(run_of(kind, False, python, folder / ("before%d" % i), 0), seconds, folder / ("%d.rec" % i))
+    for i in range(options.rounds):
+        took, found = measure(run_of(kind, False, python, folder / ("before%d" % i), 0), options.seconds, folder / ("%d.rec" % i))
         best, number = promise(found, took)
         before.append(took)
         promises += [best] if best else []
-        after.append(measure(run_of(kind, True, python, folder / ("after%d" % i), number), seconds)[0])
+        after.append(measure(run_of(kind, True, python, folder / ("after%d" % i), number), options.seconds)[0] / BATCHES.get(kind, 1))
     advice = "; ".join(found["verdict"]["next"])
     took, best, is_now = min(before), min(promises, default=None), min(after)
     if not re.search(KINDS[kind], advice):
@@ -104,13 +125,14 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     p.add_argument("kinds", nargs="*", help="default: all")
     p.add_argument("--seconds", type=float, default=8, help="length of a recording (default: %(default)s)")
+    p.add_argument("--rounds", type=int, default=2, help="how often each job runs; the shortest step counts (default: %(default)s)")
     p.add_argument("--python", default=sys.executable, help="one that has torch")
     options = p.parse_args()
     signal.signal(signal.SIGTERM, end)
     print("| job | class | advice | ms a step | promised | as advised | |\n|---|---|---|---|---|---|---|")
     for kind in options.kinds or KINDS:
         with tempfile.TemporaryDirectory(prefix="advised-") as folder:
-            print(try_kind(kind, options.python, options.seconds, Path(folder)), flush=True)
+            print(try_kind(kind, options.python, options, Path(folder)), flush=True)
 
 
 if __name__ == "__main__":

@@ -155,10 +155,12 @@ KINDS = (
     "short_epochs_persistent slow_player equal_players skipped_updates in_bursts_of_work filled_in_c "
     "answered_in_c lock_beside_queue "
     "accumulated_by_hand accumulated_and_compiled updated_by_hand opens_far opens_near lists_far "
-    "signalled_by_lock signalled_twice held_while_read in_threes scaled short_epochs_set_up"
+    "signalled_by_lock signalled_twice held_while_read in_threes scaled short_epochs_set_up "
+    "drops_layers longer_batches"
 )
 MACHINE = (
-    "rewrites_file replaces_file reads_back awaits_aio awaits_ring many_threads beside_threads beside_children copies_lists copies_texts "
+    "rewrites_file replaces_file reads_back copies_file writes_aio awaits_aio awaits_ring many_threads beside_threads beside_children "
+    "copies_lists copies_texts "
     "walks_objects writes_beside_snapshot churns_memory "
     "shares_array few_by_worker few_in_itself work_and_sleep work_and_collect labels_of_tasks labels_of_generators labels_in_turn"
 )
@@ -173,7 +175,7 @@ LIBRARIES = {
     "quick_environments": "gymnasium",
     "epochs_of_lightning": "lightning",
 }
-PACKAGED = {"editable": None, "wheel": None, "target": None, "zipped": None, "cython": "Cython", "cython_loop": "Cython"}
+PACKAGED = {"editable": None, "wheel": None, "target": None, "inserted": None, "zipped": None, "cython": "Cython", "cython_loop": "Cython"}
 
 
 def kinds_of(begin, script, kinds, needs=None):
@@ -307,6 +309,11 @@ def saved(function):
     return Expect(frozenset({"checkpoint", "extra-work"}), slow(SAVES, function, 10), no_advice="num_workers")
 
 
+def written(functions):
+    """The same, where the call does not say that it writes."""
+    return Expect(frozenset({"checkpoint", "extra-work"}), slow("disk_write checkpoint extra_work", functions, 10), no_advice="num_workers", never="read")
+
+
 def crowded(who):
     return Expect(frozenset({"CPU-starved"}), says=who, advice="fewer")
 
@@ -320,6 +327,8 @@ CASES += [
     Case("machine_rewrites_file", saved("rewrite_weights")),
     Case("machine_replaces_file", saved("replace_weights")),
     Case("machine_reads_back", saved("save_and_check")),
+    Case("machine_copies_file", written("copy_weights")),
+    Case("machine_writes_aio", written("save_blocks DirectBlocks.await_block")),
     Case("manual", Expect(frozenset({"unclear"}), slow("pauses"), advice=PAUSED, never="page"), "stop"),
     Case("loop_generated", Expect(frozenset({"input-bound"}), slow("pauses"), place=frozenset({"parse"})), "freeze"),
     Case("machine_many_threads", crowded("its own threads ran"), tolerated=WORKED_ON),
@@ -329,7 +338,7 @@ CASES += [
     # of two ranks that take each other's CPUs, nobody holds the other one up
     Case("ddp_crowded", Expect(RANKS | {"CPU-starved"}), tolerated=WAITS | WORKED_ON),
     # the disk takes longer at times
-    Case("machine_awaits_aio", fetched("DirectReads.read_block", no_advice=SET_WORKERS), tolerated=frozenset({"poll"})),
+    Case("machine_awaits_aio", fetched("DirectBlocks.read_block", "DirectBlocks.await_block", no_advice=SET_WORKERS), tolerated=frozenset({"poll", "disk_read"})),
     Case("machine_awaits_ring", fetched("Ring.read_ring", never="disk", no_advice=SET_WORKERS)),
     Case("loop_signalled_by_lock", fetched("Archive.fetch_item")),
     Case("loop_signalled_twice", outside("signalled_twice.<locals>.rank_answers", "thread-bound"), tolerated=frozenset({"thread_wait"})),
@@ -360,6 +369,9 @@ CASES += [
             advice="persistent_workers=True",
         ),
     ),
+    # no phase has more of the excess than its part: a slower CPU and more of the same work look alike
+    Case("loop_drops_layers", Expect(COMPUTES, slow("unknown", optional=True))),
+    Case("loop_longer_batches", Expect(COMPUTES, slow("op"))),
     Case("machine_copies_lists", fetched(prints="workers copy pages"), tolerated=WORKED_ON),
     Case("machine_copies_texts", fetched(prints="workers copy pages"), tolerated=WORKED_ON),
     Case("machine_walks_objects", Expect(COMPUTES, prints="child processes copy pages"), tolerated=WORKED_ON),
@@ -375,6 +387,7 @@ CASES += [
     Case("packaged_wheel", fetched("main", "tokenize_text", no_place=", in ")),
     Case("packaged_zipped", fetched("tokenize_text")),
     Case("packaged_target", fetched("main", "tokenize_text", no_place=", in ")),
+    Case("packaged_inserted", fetched("main", "tokenize_text", no_place=", in ")),
     Case("packaged_cython", fetched("main", "tokenize_text", prints="code that Cython compiled")),
     # the loop has no frames, so that nothing is in front of its model
     Case("packaged_cython_loop", Expect(PYTHON | {"input-bound"}, told="tokenize_text")),

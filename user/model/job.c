@@ -19,6 +19,7 @@
 #include "user/model/actions.h"
 #include "user/model/boundaries.h"
 #include "user/model/children.h"
+#include "user/model/disk_direction.h"
 #include "user/model/exits.h"
 #include "user/model/gpu.h"
 #include "user/model/io.h"
@@ -505,8 +506,10 @@ static int refine(struct job *job)
 		return -ENOMEM;
 	if (samples__has_rules(&job->samples))
 		samples__choose_rules(&job->samples, boundaries__is_rule, boundaries);
-	err = samples__refine(&job->samples, &job->stacks, &job->names)
-		      ?: wait_chain__resolve(&job->samples, boundaries__is_thread, boundaries);
+	err = samples__refine(&job->samples, &job->stacks, &job->names);
+	if (!err)
+		disk_direction__correct(&job->samples, &job->resources);
+	err = err ?: wait_chain__resolve(&job->samples, boundaries__is_thread, boundaries);
 	boundaries__free(boundaries);
 	return err;
 }

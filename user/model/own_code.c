@@ -5,7 +5,8 @@
 
 #include "user/lib/compare.h"
 
-#define ROOTS_MAX 8
+#define ROOTS_MAX   8
+#define ENTRIES_MAX 8
 
 /* A part of a path, without a '\0' at its end. */
 struct part {
@@ -18,6 +19,9 @@ struct own_code {
 	const struct names *names;
 	struct part roots[ROOTS_MAX]; /* folders of packages, with the '/' */
 	size_t root_cnt;
+	bool frozen;                      /* PyInstaller has taken the folders from the names of all files */
+	const char *entries[ENTRIES_MAX]; /* then: the files in which programs were entered */
+	size_t entry_cnt;
 };
 
 static const char *const package_folders[] = {"/site-packages/", "/dist-packages/"};
@@ -73,8 +77,8 @@ static bool is_in_roots(const struct own_code *o, const char *file)
 	return false;
 }
 
-/* By the metadata of what is in a folder of PYTHONPATH. */
-static bool is_installed(const struct own_code *o, const char *file)
+/* By the metadata in its folder; length 0: it is not. A package's folder, with the '/', or a module's file. */
+static struct part installed_part(const struct own_code *o, const char *file)
 {
 	const uint64_t *paths = o->stacks->installed.items;
 
@@ -83,15 +87,26 @@ static bool is_installed(const struct own_code *o, const char *file)
 		size_t length = path ? strlen(path) : 0;
 
 		if (length > 1 && !strncmp(file, path, length) && (path[length - 1] == '/' || !file[length]))
-			return true;
+			return (struct part){file, length};
 	}
+	return (struct part){0};
+}
+
+/* A frozen program is all in one place: of its files, only the one in which it was entered is the user's for certain. */
+static bool is_entry(const struct own_code *o, const char *file)
+{
+	for (size_t i = 0; i < o->entry_cnt; i++)
+		if (!strcmp(file, o->entries[i]))
+			return true;
 	return false;
 }
 
 static bool is_own(const struct own_code *o, const char *file)
 {
+	if (o->frozen && *file != '/')
+		return is_entry(o, file);
 	return !is_standard(file) && !in_packages(file) && !is_generated(file) && !is_in_roots(o, file) &&
-	       !is_installed(o, file);
+	       !installed_part(o, file).length;
 }
 
 /* ---- folders of packages ---- */
@@ -144,23 +159,48 @@ static void find_roots(struct own_code *o)
 	}
 }
 
+/* ---- a frozen program ---- */
+
+static void find_entries(struct own_code *o)
+{
+	for (size_t i = 0; i < stacks__code_end(o->stacks) && !o->frozen; i++) {
+		const char *file = file_of(o, i);
+
+		o->frozen = !strncmp(file, "torch/", 6) || !strncmp(file, "jax/", 4) || !strcmp(file, "threading.py");
+	}
+	for (size_t i = 0; o->frozen && o->entry_cnt < ENTRIES_MAX && i < stacks__stack_end(o->stacks); i++) {
+		struct stack stack = stacks__stack(o->stacks, i);
+		long at = entry_frame(o, &stack);
+		const char *file = at >= 0 ? file_of(o, stack.frames[at].code) : "";
+
+		if (*file && *file != '/' && !is_entry(o, file))
+			o->entries[o->entry_cnt++] = file;
+	}
+}
+
 /* ---- a package that is the program ---- */
 
-/* The folder of the package, or the file of the module, in which the stack's program was entered. */
+/* The folder of the package in which a file is, with the '/', or the file of a module; length 0: in none. */
+static struct part package_of(const struct own_code *o, const char *file)
+{
+	const char *inside = in_packages(file), *slash = inside ? strchr(inside, '/') : NULL;
+
+	if (!inside)
+		return installed_part(o, file);
+	return (struct part){file, slash ? (size_t)(slash - file) + 1 : strlen(file)};
+}
+
+/* That in which the stack's program was entered. */
 static struct part entered_package(const struct own_code *o, const struct stack *stack)
 {
 	long at = entry_frame(o, stack);
-	const char *file = at >= 0 ? file_of(o, stack->frames[at].code) : "", *inside = in_packages(file), *slash;
+	const char *file = at >= 0 ? file_of(o, stack->frames[at].code) : "";
+	struct part package = package_of(o, file);
 
 	/* A command: a script in a folder bin, which calls the package. */
-	if (at > 0 && !inside && strstr(file, "/bin/")) {
-		file = file_of(o, stack->frames[at - 1].code);
-		inside = in_packages(file);
-	}
-	if (!inside)
-		return (struct part){0};
-	slash = strchr(inside, '/');
-	return (struct part){file, slash ? (size_t)(slash - file) + 1 : strlen(file)};
+	if (at > 0 && !package.length && strstr(file, "/bin/"))
+		package = package_of(o, file_of(o, stack->frames[at - 1].code));
+	return package;
 }
 
 /* Whether something is the user's own, apart from the script of a command. */
@@ -193,6 +233,7 @@ void own_code__find(struct stacks *stacks, const struct names *names)
 	struct part package;
 
 	find_roots(&o);
+	find_entries(&o);
 	package = find_package(&o);
 	for (size_t i = 0; i < stacks__code_end(stacks); i++) {
 		const char *file = file_of(&o, i);

@@ -14,7 +14,9 @@
  *
  * - a folder that holds torch is one of packages (pip install --target), unless the program itself
  *   lies in it;
- * - so is a package in a folder of PYTHONPATH whose metadata say that it was installed there;
+ * - so is a package whose metadata say that it was installed where it lies (REC_INSTALLED);
+ * - of a frozen program (PyInstaller), whose files have no folders, the file in which it was entered
+ *   is the user's own;
  * - if a job runs nothing of the user's own, the package in which it was entered is the user's own
  *   (`python -m PACKAGE`, a command that was installed with it).
  */

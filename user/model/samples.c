@@ -506,6 +506,11 @@ void samples__resolve(struct samples *samples, size_t index, unsigned int cause,
 	packed->waker = number ?: packed->waker;
 }
 
+void samples__set_cause(struct samples *samples, size_t index, unsigned int cause)
+{
+	((struct packed *)samples->packed.items)[index].cause = cause;
+}
+
 size_t samples__thread_end(const struct samples *samples)
 {
 	return intern__end(&samples->threads);

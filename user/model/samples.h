@@ -141,6 +141,8 @@ uint64_t samples__far_files(const struct samples *samples, uint32_t stack);
 uint32_t samples__waker_of(const struct samples *samples, size_t index);
 /* Sets the cause of a wait, and whom it is for: the number of a thread, 0: as it is. For wait_chain.h. */
 void samples__resolve(struct samples *samples, size_t index, unsigned int cause, uint32_t waker, bool passed);
+/* The cause that its process's counters show; it may still be resolved. For disk_direction.h. */
+void samples__set_cause(struct samples *samples, size_t index, unsigned int cause);
 /* Threads that have samples are numbered from 1 to samples__thread_end - 1. */
 size_t samples__thread_end(const struct samples *samples);
 void samples__thread(const struct samples *samples, uint32_t thread, uint32_t *pid, uint32_t *tid);

@@ -14,14 +14,15 @@
 #include "user/proc/process.h"
 
 #define RANGES_MAX 4096
-#define TRIED      1000 /* addresses; those that it shares are kept */
+#define TRIED_MAX  1000 /* addresses; those that it shares are kept */
+#define TRIED_EACH 6    /* for each that may be kept */
 #define LEAST      8
 #define PAGE_IS    (PAGE_IN_MEMORY | PAGE_OF_FILE | PAGE_EXCLUSIVE)
 
 struct pages_question {
 	pid_t pid;
 	uint32_t cnt;
-	uint64_t addresses[TRIED];
+	uint64_t addresses[TRIED_MAX];
 };
 _Static_assert(sizeof(struct pages_question) <= DEPUTY_IN_BYTES, "more than the deputy takes");
 
@@ -89,13 +90,13 @@ static int add_range(const struct mapping *map, void *ctx)
 	return 0;
 }
 
-/* As many addresses as a question has, one in each of equally long parts of all ranges. */
-static void spread(const struct ranges *ranges, struct pages_question *question)
+/* So many addresses, one in each of equally long parts of all ranges. */
+static void spread(const struct ranges *ranges, size_t tried, struct pages_question *question)
 {
-	uint64_t part = ranges->pages / TRIED, before = 0, chance = (uint64_t)question->pid;
+	uint64_t part = ranges->pages / tried, before = 0, chance = (uint64_t)question->pid;
 	size_t range = 0;
 
-	for (uint64_t i = 0; i < TRIED; i++) {
+	for (uint64_t i = 0; i < tried; i++) {
 		uint64_t page;
 
 		chance = chance * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -106,31 +107,33 @@ static void spread(const struct ranges *ranges, struct pages_question *question)
 	}
 }
 
-int shared_pages__choose(pid_t pid, struct shared_pages *out)
+int shared_pages__choose(pid_t pid, size_t most, struct shared_pages *out)
 {
 	static struct ranges ranges; /* 64 KiB */
 	struct pages_question question = {.pid = pid};
 	const struct deputy_out *answer;
-	size_t shared = 0;
+	size_t shared = 0, tried;
 	int err;
 
 	*out = (struct shared_pages){0};
+	most = most < SHARED_PAGES_MAX ? most : SHARED_PAGES_MAX;
+	tried = most * TRIED_EACH < TRIED_MAX ? most * TRIED_EACH : TRIED_MAX;
 	ranges.cnt = ranges.pages = 0;
 	ranges.most_pages = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / PAGE;
 	err = process__each_mapping(pid, add_range, &ranges);
-	if (err || ranges.pages < TRIED)
+	if (err || ranges.pages < TRIED_MAX)
 		return err;
-	spread(&ranges, &question);
+	spread(&ranges, tried, &question);
 	err = ask(&question, &answer);
 	for (size_t i = 0; !err && i < question.cnt; i++)
 		if ((word_of(answer, i) & PAGE_IS) == PAGE_IN_MEMORY)
 			question.addresses[shared++] = question.addresses[i];
 	if (err || shared < LEAST)
 		return err;
-	out->cnt = shared < SHARED_PAGES_MAX ? shared : SHARED_PAGES_MAX;
+	out->cnt = shared < most ? shared : most;
 	for (size_t i = 0; i < out->cnt; i++)
 		out->addresses[i] = question.addresses[i * shared / out->cnt];
-	out->each_bytes = ranges.pages / TRIED * PAGE * shared / out->cnt;
+	out->each_bytes = ranges.pages / tried * PAGE * shared / out->cnt;
 	return 0;
 }
 

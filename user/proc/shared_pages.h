@@ -19,8 +19,8 @@ struct shared_pages {
 	uint64_t each_bytes; /* for how much of its memory each of them stands */
 };
 
-/* Chooses pages. cnt 0: it shares none, or hardly any. 0 or -errno. */
-int shared_pages__choose(pid_t pid, struct shared_pages *out);
+/* Chooses pages, at most so many, which is more than 0. cnt 0: it shares none, or hardly any. 0 or -errno. */
+int shared_pages__choose(pid_t pid, size_t most, struct shared_pages *out);
 /* How many of them nobody else has any more. 0 or -errno. */
 int shared_pages__copied(pid_t pid, const struct shared_pages *pages, size_t *copied);
 

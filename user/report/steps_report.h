@@ -63,7 +63,7 @@ int steps_tables__groups(struct job *job, const struct blame *blame, double list
 
 /* In steps_resources.c: the table of the processes, nothing without samples. 0 or -ENOMEM. */
 int steps_resources__print(const struct steps_view *view, FILE *out);
-#define STEPS_TROUBLE_BYTES 256
+#define STEPS_TROUBLE_BYTES 320
 /* What is wrong with the process that has the worst trouble; "": nothing. 0 or -ENOMEM. */
 int steps_resources__worst(const struct steps_view *view, char text[STEPS_TROUBLE_BYTES]);
 /* The rows of that table, and the machines; what a step used, with null for what is not known. NULL: no memory. */

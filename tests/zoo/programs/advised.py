@@ -4,15 +4,17 @@ torch alone: jobs with one fault each, and the same jobs as the report advises. 
 """
 
 import gc
+import multiprocessing
 import os
 import queue
+import subprocess
 import sys
 import threading
 import time
 
 import clock
 import torch
-from kinds import ROWS, WIDTH, Trainer, parse
+from kinds import ROWS, WIDTH, Trainer, far, near, opens, parse
 from torch.utils.data import DataLoader, Dataset
 
 ADVISED = "advised" in sys.argv[2:]
@@ -177,6 +179,131 @@ def asks_late(trainer):
         answers.get()
         if ADVISED:
             questions.put(1)
+        trainer.update(batch)
+
+
+def answers_late(trainer):
+    """Waits behind the update for what another thread makes without the GIL; advised: the thread works while the model does."""
+    questions, answers = queue.Queue(), queue.Queue()
+    large, batch = torch.randn(330, 330), torch.randn(8 * ROWS, WIDTH)
+
+    def score_rounds():
+        while True:
+            questions.get()
+            answers.put((large @ large @ large).sum())
+
+    threading.Thread(target=score_rounds, daemon=True).start()
+    if ADVISED:
+        questions.put(1)
+    while True:
+        loss = (trainer.net(batch) - batch).square().mean()
+        if not ADVISED:
+            questions.put(1)
+        loss = loss + answers.get() * 0
+        if ADVISED:
+            questions.put(1)
+        trainer.optimizer.zero_grad()
+        loss.backward()
+        trainer.optimizer.step()
+        clock.step()
+
+
+def takes_lock(trainer):
+    """Each step takes a lock that another thread holds while it works; advised: that one takes it only to hand its result over."""
+    lock, large, batch, kept = threading.Lock(), torch.randn(330, 330), torch.randn(8 * ROWS, WIDTH), []
+
+    def index_rows():
+        while True:
+            if ADVISED:
+                found = (large @ large @ large).sum()
+                with lock:
+                    kept[:] = [found]
+            else:
+                with lock:
+                    kept[:] = [(large @ large @ large).sum()]
+            time.sleep(0.0005)
+
+    threading.Thread(target=index_rows, daemon=True).start()
+    while True:
+        with lock:
+            count = len(kept)
+        trainer.update(batch + count * 0)
+
+
+def opens_far(trainer):
+    """Four small files of a server that is far away in each step; advised: of a local disk."""
+    opens(trainer, near() if ADVISED else far(0.002))
+
+
+def validates(trainer):
+    """Evaluates on a DataLoader of its own in each 20th step; advised: in each 400th."""
+    batches = iter(DataLoader(Rows(1 << 24), batch_size=ROWS))
+    held_out, number = DataLoader(Rows(20 * ROWS), batch_size=ROWS), 0
+    for batch in batches:
+        trainer.update(batch)
+        number += 1
+        if number % (400 if ADVISED else 20) == 0:
+            with torch.no_grad():
+                for other in held_out:
+                    (trainer.net(other) - other).square().mean()
+
+
+def recompiles(trainer):
+    """torch.compile compiles anew for each number of rows; advised: dynamic=True."""
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 10**6
+    compiled, number = torch.compile(trainer.net, backend="aot_eager", dynamic=ADVISED), 0
+    while True:
+        batch = torch.randn(8 * ROWS + number // 20, WIDTH)
+        number += 1
+        loss = (compiled(batch) - batch).square().mean()
+        trainer.optimizer.zero_grad()
+        loss.backward()
+        trainer.optimizer.step()
+        clock.step()
+
+
+def beside_others(trainer):
+    """Alone; with the fault hog another program has the same CPU."""
+    trainer.run(iter(lambda: torch.randn(8 * ROWS, WIDTH), None))
+
+
+in_quota = beside_others
+
+
+def spawns(trainer):
+    """Waits in each 20th step for the end of a child; advised: starts it, and looks at its end in a thread."""
+    batch, number = torch.randn(8 * ROWS, WIDTH), 0
+    command = ["sleep", "0.05"]
+    while True:
+        trainer.update(batch)
+        number += 1
+        if number % 20 == 0:
+            if ADVISED:
+                threading.Thread(target=subprocess.run, args=(command,), daemon=True).start()
+            else:
+                subprocess.run(command)
+
+
+def asks_pipe(trainer):
+    """Waits for the answer of a process in each step; advised: asks a step earlier."""
+    ours, theirs = multiprocessing.Pipe()
+
+    def think():
+        while True:
+            question = theirs.recv()
+            time.sleep(0.004)
+            theirs.send(question)
+
+    multiprocessing.get_context("fork").Process(target=think, daemon=True).start()
+    batch = torch.randn(8 * ROWS, WIDTH)
+    if ADVISED:
+        ours.send(1)
+    while True:
+        if not ADVISED:
+            ours.send(1)
+        ours.recv()
+        if ADVISED:
+            ours.send(1)
         trainer.update(batch)
 
 

@@ -6,6 +6,7 @@ torch alone: loops that get their data, or wait for others, in ways of their own
 import multiprocessing
 import os
 import queue
+import random
 import sys
 import threading
 import time
@@ -551,6 +552,34 @@ def updated_by_hand(trainer):
                 p -= 1e-3 * p.grad
         trainer.optimizer.zero_grad()
         clock.step()
+
+
+def in_blocks(choose, rows):
+    """A net of blocks, as many of which take part in a step as choose() says."""
+    torch.set_num_threads(1)
+    blocks = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU()) for _ in range(12))
+    optimizer = torch.optim.AdamW(blocks.parameters(), lr=1e-4)
+    while True:
+        used, batch = choose(), torch.randn(rows(), 256)
+        state = batch
+        for block in blocks[:used]:
+            state = block(state)
+        optimizer.zero_grad()
+        (state - batch).square().mean().backward()
+        optimizer.step()
+        clock.step()
+
+
+def drops_layers(trainer):
+    """Each step uses some of the layers, by chance: in all phases its work is so many times as much, the optimizer's too, as with a slower CPU."""
+    chance = random.Random(1)
+    in_blocks(lambda: 12 if chance.random() < 0.12 else 4, lambda: 192)
+
+
+def longer_batches(trainer):
+    """Some batches are longer, by chance: there is as much to do for the optimizer as ever."""
+    chance = random.Random(1)
+    in_blocks(lambda: 12, lambda: 1024 if chance.random() < 0.12 else 128)
 
 
 if __name__ == "__main__":

@@ -79,10 +79,27 @@ def reads_back(trainer):
     every_tenth(trainer, save_and_check)
 
 
-class DirectReads:
-    """Reads of libaio, which no cache answers."""
+def copies_file(trainer):
+    """Every 10th step copies a file that is in memory to the disk, past the cache, in calls that read and write."""
+    with open(path_of("weights"), "wb") as file:
+        file.write(os.urandom(16 * MIB))
+    source = os.open(path_of("weights"), os.O_RDONLY)
+    copy = os.open(path_of("copy"), os.O_WRONLY | os.O_CREAT | os.O_DIRECT, 0o600)
+
+    def copy_weights():
+        os.lseek(copy, 0, os.SEEK_SET)
+        at = 0
+        while at < 16 * MIB:
+            at += os.sendfile(copy, source, at, 16 * MIB - at)
+
+    every_tenth(trainer, copy_weights)
+
+
+class DirectBlocks:
+    """Reads and writes of libaio, which no cache answers."""
 
     SETUP, GETEVENTS, SUBMIT = 206, 208, 209
+    READ, WRITE = 0, 1
     BYTES = 8 * MIB
 
     def __init__(self):
@@ -90,30 +107,44 @@ class DirectReads:
             for _ in range(16):
                 file.write(os.urandom(self.BYTES))
             os.fsync(file.fileno())
-        self.file = os.open(path_of("blocks"), os.O_RDONLY | os.O_DIRECT)
+        self.file = os.open(path_of("blocks"), os.O_RDWR | os.O_DIRECT)
         self.block = mmap.mmap(-1, self.BYTES)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
         self.libc, self.context, self.number = ctypes.CDLL(None, use_errno=True), ctypes.c_ulong(0), 0
         self.libc.syscall(self.SETUP, 4, ctypes.byref(self.context))
 
-    def read_block(self):
+    def await_block(self, call):
         self.number += 1
         request = ctypes.create_string_buffer(
-            struct.pack("<QIiHhIQQqQII", 0, 0, 0, 0, 0, self.file, self.address, self.BYTES, self.number % 16 * self.BYTES, 0, 0, 0), 64
+            struct.pack("<QIiHhIQQqQII", 0, 0, 0, call, 0, self.file, self.address, self.BYTES, self.number % 16 * self.BYTES, 0, 0, 0), 64
         )
         requests = (ctypes.c_void_p * 1)(ctypes.addressof(request))
         events = ctypes.create_string_buffer(32)
         if self.libc.syscall(self.SUBMIT, self.context, 1, requests) != 1:
             raise OSError(ctypes.get_errno(), "io_submit")
         self.libc.syscall(self.GETEVENTS, self.context, ctypes.c_long(1), ctypes.c_long(1), events, None)
+
+    def read_block(self):
+        self.await_block(self.READ)
         return numpy.frombuffer(self.block, numpy.uint8, ROWS * WIDTH)
 
 
 def awaits_aio(trainer):
     """Each batch is read from the disk by libaio."""
-    reads = DirectReads()
+    blocks = DirectBlocks()
     while True:
-        trainer.update(torch.from_numpy(reads.read_block().astype("float32")).view(ROWS, WIDTH) / 256)
+        trainer.update(torch.from_numpy(blocks.read_block().astype("float32")).view(ROWS, WIDTH) / 256)
+
+
+def writes_aio(trainer):
+    """Every 10th step writes to the disk by libaio."""
+    blocks = DirectBlocks()
+
+    def save_blocks():
+        for _ in range(3):
+            blocks.await_block(blocks.WRITE)
+
+    every_tenth(trainer, save_blocks)
 
 
 class Ring:

@@ -112,6 +112,14 @@ def target(folder):
     return [sys.executable, write(folder / "run" / "train.py", TRAINS.format(package="their_texts"))]
 
 
+def inserted(folder):
+    """The same, and the program itself puts that folder on sys.path."""
+    project(folder / "theirs", "their_texts")
+    pip("--target", folder / "libs", folder / "theirs")
+    insert = "import sys\n\nsys.path.insert(0, %r)\n" % str(folder / "libs")
+    return [sys.executable, write(folder / "run" / "train.py", insert + TRAINS.format(package="their_texts"))]
+
+
 def zipped(folder):
     """zipapp"""
     write(folder / "app" / "own_texts.py", LOADS)

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Two ranks over gloo, by torchrun: DDP, or with --fsdp FSDP's fully_shard. With the fault rank, rank 1 computes longer."""
+"""
+Two ranks over gloo, by torchrun: DDP, or with --fsdp FSDP's fully_shard. With the fault rank, rank 1 computes longer. With --wide the gradients
+are many for the work; with --accumulate 7 of 8 batches leave them to themselves.
+"""
 
+import contextlib
 import os
 import sys
 
@@ -14,7 +18,8 @@ torch.set_num_threads(len(os.sched_getaffinity(0)) if "--threads" in sys.argv el
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+wide = 4096 if "--wide" in sys.argv else 512
+model = torch.nn.Sequential(torch.nn.Linear(256, wide), torch.nn.ReLU(), torch.nn.Linear(wide, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
 if "--fsdp" in sys.argv:
     from torch.distributed.fsdp import fully_shard
 
@@ -38,10 +43,15 @@ def augment(x):
     return x
 
 
+accumulates, number = "--accumulate" in sys.argv, 0
 for epoch in range(10**6):
     for x, y in loader:
+        number += 1
         if faults.name == "rank" and rank == 1:
             x = augment(x)
-        torch.nn.functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        alone = accumulates and number % 8
+        with model.no_sync() if alone else contextlib.nullcontext():
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+        if not alone:
+            optimizer.step()
+            optimizer.zero_grad()

@@ -703,22 +703,19 @@ static bool has_rhythm(const struct blame_builder *b, uint64_t *indexes, uint64_
 	return rhythm__find(indexes, over_ns, cnt, false).shortest;
 }
 
-/* Whether each phase of these steps takes longer by about the same factor. */
-static bool is_even(const struct blame *blame, const struct step_sum *sum)
+bool slower_cpu__is_even(const double ordinary[PHASE__COUNT], const double now[PHASE__COUNT])
 {
-	double ordinary[PHASE__COUNT], all = 0, over = 0;
+	double all = 0, over = 0;
 	int phases = 0;
 
 	for (int p = 0; p < PHASE__COUNT; p++) {
-		ordinary[p] = blame__ordinary(blame, blame->all.ns[p][CAUSE_NONE], blame->slow.ns[p][CAUSE_NONE]);
 		all += ordinary[p];
-		over += (double)sum->ns[p][CAUSE_NONE] / sum->step_cnt - ordinary[p];
+		over += now[p] - ordinary[p];
 	}
 	if (over <= 0 || ordinary[PHASE_OPTIMIZER] < COMPARED * all)
 		return false;
 	for (int p = 0; p < PHASE__COUNT; p++) {
-		double even = over * ordinary[p] / all;
-		double is = (double)sum->ns[p][CAUSE_NONE] / sum->step_cnt - ordinary[p];
+		double even = over * ordinary[p] / all, is = now[p] - ordinary[p];
 
 		if (ordinary[p] < COMPARED * all)
 			continue;
@@ -727,6 +724,17 @@ static bool is_even(const struct blame *blame, const struct step_sum *sum)
 			return false;
 	}
 	return phases >= PHASES;
+}
+
+static bool is_even(const struct blame *blame, const struct step_sum *sum)
+{
+	double ordinary[PHASE__COUNT], now[PHASE__COUNT];
+
+	for (int p = 0; p < PHASE__COUNT; p++) {
+		ordinary[p] = blame__ordinary(blame, blame->all.ns[p][CAUSE_NONE], blame->slow.ns[p][CAUSE_NONE]);
+		now[p] = (double)sum->ns[p][CAUSE_NONE] / sum->step_cnt;
+	}
+	return slower_cpu__is_even(ordinary, now);
 }
 
 static int blame_builder__find_slower_cpu(struct blame_builder *b)

@@ -101,4 +101,10 @@ bool *blame__compiles(const struct job *job);
 int blame__new(struct job *job, const struct steps *steps, const struct step_track *track, struct blame *blame);
 void blame__release(struct blame *blame);
 
+/*
+ * Whether the time on the CPU is longer in each phase by about the same factor, in the optimizer's, too, whose work is the
+ * same whatever the batch is: then the CPU was slower.
+ */
+bool slower_cpu__is_even(const double ordinary[PHASE__COUNT], const double now[PHASE__COUNT]);
+
 #endif

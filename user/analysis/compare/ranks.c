@@ -73,6 +73,53 @@ static void find_more(const struct rank *ranks, size_t cnt, struct straggler *fo
 	}
 }
 
+/* Sets more_ns where a slower CPU explains more of the excess than what was found: no code of the rank's is to blame. */
+static void find_slower_cpu(const struct rank *ranks, size_t cnt, struct straggler *found)
+{
+	double others[PHASE__COUNT] = {0}, own[PHASE__COUNT] = {0}, other_ns = 0, own_ns = 0;
+
+	for (int p = 0; p < PHASE__COUNT; p++) {
+		if (p == PHASE_COMM)
+			continue;
+		for (size_t i = 0; i < cnt; i++) {
+			double ns = ns_per_step(&ranks[i], ranks[i].sum.ns[p][CAUSE_NONE]);
+
+			if ((long)i == found->index)
+				own[p] = ns;
+			else
+				others[p] += ns / (cnt - 1);
+		}
+		own_ns += own[p];
+		other_ns += others[p];
+	}
+	if (own_ns - other_ns <= found->more_ns || !slower_cpu__is_even(others, own))
+		return;
+	found->more_ns = own_ns - other_ns;
+	found->slower = own_ns / other_ns;
+	found->cause = CAUSE_NONE;
+}
+
+static int say_straggler(double own, double others, struct straggler *found)
+{
+	int length;
+
+	if (found->slower)
+		length = asprintf(&found->why,
+				  "it is in collectives for %.3g ms of a step, the others for %.3g ms; all its phases "
+				  "take %.3g times as long on the CPU, together %.3g ms more",
+				  own / 1e6, others / 1e6, found->slower, found->more_ns / 1e6);
+	else
+		length = asprintf(&found->why,
+				  "it is in collectives for %.3g ms of a step, the others for %.3g ms; it spends %.3g "
+				  "ms more %s%s in %s",
+				  own / 1e6, others / 1e6, found->more_ns / 1e6,
+				  found->cause ? "waiting: " : "on the CPU", sample_cause__name(found->cause),
+				  phase__name(found->phase));
+	if (length < 0)
+		found->why = NULL;
+	return length < 0 ? -ENOMEM : 0;
+}
+
 /*
  * Adds samples of that phase and cause: those of the straggler to slot 0, of the others to slot 1;
  * and all samples of the others to slot 2.
@@ -200,14 +247,11 @@ static int find_straggler(struct job *job, const struct steps *steps, const stru
 		return 0;
 	found->index = (long)least;
 	find_more(ranks, cnt, found);
-	if (asprintf(&found->why,
-		     "it is in collectives for %.3g ms of a step, the others for %.3g ms; it spends %.3g ms more %s%s "
-		     "in %s",
-		     own / 1e6, others / 1e6, found->more_ns / 1e6, found->cause ? "waiting: " : "on the CPU",
-		     sample_cause__name(found->cause), phase__name(found->phase)) < 0) {
-		found->why = NULL;
+	find_slower_cpu(ranks, cnt, found);
+	if (say_straggler(own, others, found))
 		return -ENOMEM;
-	}
+	if (found->slower) /* wherever it is */
+		return 0;
 	return find_straggler_place(job, steps, ranks, cnt, found);
 }
 

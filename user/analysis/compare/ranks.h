@@ -24,6 +24,7 @@ struct straggler {
 	int rank;           /* -1: not known */
 	char name[24];      /* "rank 1"; "process 4711" where that says no rank, or several */
 	double more_ns;     /* excess per step outside collectives, in that phase by that cause */
+	double slower;      /* the excess is on the CPU, in all phases, which take so many times as long; 0: not so */
 	unsigned int cause; /* enum sample_cause; CAUSE_NONE: on the CPU */
 	enum phase phase;
 	struct place place; /* outer.code 0: not known */

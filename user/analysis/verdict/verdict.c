@@ -801,9 +801,17 @@ static void judge_straggler(struct judge *j)
 
 	verdict->class = VERDICT_STRAGGLER;
 	verdict->cause = straggler->cause;
-	verdict->phase = straggler->phase;
+	verdict->phase = straggler->slower ? ANY : (int)straggler->phase;
 	verdict->share = fmin(1, straggler->more_ns / step_ns);
 	verdict->place = straggler->place.outer.code ? place__text(j->job, &straggler->place) : NULL;
+	if (straggler->slower) {
+		say_why(j, "%s holds the others up, %.3g ms of each step of %.3g ms: its CPU is slower, in all phases",
+			straggler->name, straggler->more_ns / 1e6, step_ns / 1e6);
+		verdict__say(j, &verdict->evidence, "%s", straggler->why);
+		verdict__say(j, &verdict->next, "see what else runs beside %s (top), and how fast its CPUs are clocked",
+			     straggler->name);
+		return;
+	}
 	say_why(j, "%s holds the others up, %.3g ms of each step of %.3g ms: %s%s in %s%s%s", straggler->name,
 		straggler->more_ns / 1e6, step_ns / 1e6, straggler->cause ? "waiting, " : "on the CPU",
 		sample_cause__name(straggler->cause), phase__name(straggler->phase), verdict->place ? ", " : "",

@@ -1,134 +1,119 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Which packages in folders of PYTHONPATH were installed, as `pip install --target` does it, and so
- * are not the user's own: REC_INSTALLED. Their metadata (*.dist-info/RECORD) lists their files. No
- * probe, and one look at each process when its recording begins.
+ * Which packages outside site-packages were installed, as `pip install --target` does it, and so are
+ * not the user's own: REC_INSTALLED. In: PYTHONPATH, and the files of the functions that samples
+ * meet, since a program may add to sys.path itself. The folders around them are looked at for
+ * metadata, each once. No probe.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "include/records.h"
 #include "user/lib/compare.h"
-#include "user/proc/deputy.h"
+#include "user/lib/map.h"
 #include "user/proc/environ.h"
-#include "user/proc/target_file.h"
+#include "user/proc/packages.h"
 #include "user/session/state.h"
 
-#define PATH_BYTES    4096
-#define FOLDERS_MAX   16    /* of PYTHONPATH */
-#define ENTRIES_MAX   4096  /* of one of them */
-#define RECORD_BYTES  65536 /* of the files of one package */
-#define PACKAGES_MAX  256   /* of one folder */
-#define PACKAGE_BYTES 128
+#define LOOK_NS     200000000ull
+#define FOLDERS_MAX 128 /* of a session, */
+#define PATHS_MAX   16  /* of them in PYTHONPATH */
+#define LEVELS_MAX  4   /* above a file: packages have packages */
+#define ASKED_MAX   4   /* processes for which a folder is looked for: each may have its own root */
 
-struct question {
-	pid_t pid;
-	char folder[PATH_BYTES];
+/* Session state. */
+struct packages {
+	struct map folders; /* texts, in the order in which they are looked at */
+	size_t next;        /* the first that was not looked at */
+	uint64_t next_ns;
 };
 
-/* ---- in the deputy ---- */
-
-/* Adds a name, with a newline, that is not there yet. */
-static void add_name(struct deputy_out *out, const char *name, size_t length)
+static struct packages *state_of(const struct session *s)
 {
-	size_t at = 0, cnt = 0;
+	return session__state(s, SOURCE_PACKAGES);
+}
 
-	for (; at < out->size; cnt++) {
-		size_t has = strcspn(out->bytes + at, "\n");
+static bool is_wanted(const struct session *s)
+{
+	return s->options.frequency && !s->options.live_ns;
+}
 
-		if (has == length && !memcmp(out->bytes + at, name, length))
+/* false: it is there, or there are too many. */
+static bool add_folder(struct packages *own, const char *folder)
+{
+	size_t before = own->folders.items.cnt;
+	uint32_t index;
+
+	return before < FOLDERS_MAX && !map__add_text(&own->folders, folder, &index) && own->folders.items.cnt > before;
+}
+
+/* ---- where to look ---- */
+
+/* Those around a file; not what is directly in the root, as /home. */
+static void add_around(struct packages *own, char *path)
+{
+	for (int level = 0; level < LEVELS_MAX; level++) {
+		char *slash = strrchr(path, '/');
+
+		if (!slash || !memchr(path + 1, '/', slash - path))
 			return;
-		at += has + 1;
-	}
-	if (cnt == PACKAGES_MAX || !length || length >= PACKAGE_BYTES)
-		return;
-	memcpy(out->bytes + out->size, name, length);
-	out->bytes[out->size + length] = '\n';
-	out->bytes[out->size + length + 1] = 0;
-	out->size += length + 1;
-}
-
-static bool is_package(const char *name, size_t length)
-{
-	return *name != '.' && *name != '"' && strncmp(name, "bin/", 4) != 0 &&
-	       strncmp(name, "__pycache__/", 12) != 0 && !memmem(name, length, ".dist-info", 10);
-}
-
-/* Lines "PACKAGE/FILE,HASH,SIZE", or "MODULE.py,HASH,SIZE". */
-static void add_packages(char *text, struct deputy_out *out)
-{
-	for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
-		size_t length = strcspn(line, "/,\n");
-
-		if (!is_package(line, length))
-			continue;
-		if (line[length] == '/' || (length > 3 && !memcmp(line + length - 3, ".py", 3)))
-			add_name(out, line, length + (line[length] == '/'));
+		*slash = 0;
+		if (!add_folder(own, path))
+			return;
 	}
 }
 
-static void read_record(int folder, const char *entry, char *text, struct deputy_out *out)
+/* Those that hold nothing of the user's own in any case need no look. */
+static bool is_known(const char *path)
 {
-	char path[PATH_BYTES];
-	struct stat st;
-	ssize_t got = 0;
-	int fd = -1, at;
-
-	if (snprintf(path, sizeof(path), "%s/RECORD", entry) >= (int)sizeof(path))
-		return;
-	at = target_file__open(folder, path, 0);
-	if (at < 0)
-		return;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
-	/* to open anything else may have effects */
-	if (!fstat(at, &st) && S_ISREG(st.st_mode))
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	close(at);
-	if (fd < 0)
-		return;
-	got = read(fd, text, RECORD_BYTES - 1);
-	text[got > 0 ? got : 0] = 0;
-	add_packages(text, out);
-	close(fd);
+	return strstr(path, "/site-packages/") || strstr(path, "/dist-packages/") || strstr(path, "/lib/python3");
 }
 
-static int look_in_deputy(const void *in, struct deputy_out *out)
+static bool on_name(struct session *s, const struct rec_hdr *record)
 {
-	const struct question *question = in;
-	int root = target_file__root(question->pid), at, fd;
-	char path[64], *text;
-	struct dirent *entry;
-	DIR *list;
+	const struct rec_name *name = (const void *)record;
+	char path[REC_NAME_MAX + 1];
 
-	if (root < 0)
-		return root;
-	at = target_file__open(root, question->folder, O_DIRECTORY);
-	close(root);
-	if (at < 0)
-		return at;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	list = fd < 0 ? NULL : fdopendir(fd);
-	text = malloc(RECORD_BYTES);
-	for (int i = 0; list && text && i < ENTRIES_MAX && (entry = readdir(list)); i++)
-		if (compare__ends_with(entry->d_name, ".dist-info"))
-			read_record(at, entry->d_name, text, out);
-	free(text);
-	if (list)
-		closedir(list);
-	else if (fd >= 0)
-		close(fd);
-	close(at);
+	if (!is_wanted(s) || name->cut || name->encoding != NAME_UTF8 || !name->bytes || name->bytes > REC_NAME_MAX ||
+	    sizeof(*name) + name->bytes > record->size || name->text[0] != '/' || memchr(name->text, 0, name->bytes))
+		return false;
+	memcpy(path, name->text, name->bytes);
+	path[name->bytes] = 0;
+	if (compare__ends_with(path, ".py") && !is_known(path))
+		add_around(state_of(s), path);
+	return false;
+}
+
+static void add_paths(struct packages *own, char *paths)
+{
+	char *rest = paths, *folder;
+
+	for (int i = 0; i < PATHS_MAX && (folder = strsep(&rest, ":")); i++) {
+		for (size_t length = strlen(folder); length > 1 && folder[length - 1] == '/'; length--)
+			folder[length - 1] = 0;
+		if (*folder == '/')
+			add_folder(own, folder);
+	}
+}
+
+static int add_environment(struct session *s)
+{
+	char *paths = calloc(1, PACKAGES_PATH_BYTES);
+
+	for (size_t i = 0; paths && is_wanted(s) && i < s->target_cnt; i++) {
+		const struct target *t = s->targets[i];
+
+		if (t->role == ROLE_MAIN && !t->gone &&
+		    !process__environ(t->process.pid, "PYTHONPATH", paths, PACKAGES_PATH_BYTES))
+			add_paths(state_of(s), paths);
+	}
+	free(paths);
 	return 0;
 }
 
-/* ---- for a process ---- */
+/* ---- looks ---- */
 
 /* names: with a newline behind each. */
 static void emit_installed(struct session *s, const char *folder, const char *names)
@@ -144,47 +129,60 @@ static void emit_installed(struct session *s, const char *folder, const char *na
 	}
 }
 
-static void look_at_folder(struct session *s, pid_t pid, const char *folder, size_t length)
+static void look_at_next(struct session *s)
 {
-	struct question question = {.pid = pid};
-	const struct deputy_out *answer;
+	struct packages *own = state_of(s);
+	const char *folder = ((char **)own->folders.items.items)[own->next++];
+	size_t asked = 0;
 	char *names;
 
-	while (length > 1 && folder[length - 1] == '/')
-		length--;
-	if (*folder != '/' || length >= sizeof(question.folder))
-		return;
-	memcpy(question.folder, folder, length);
-	if (deputy__run(pid, look_in_deputy, &question, sizeof(question), &answer) || !answer->size)
-		return;
-	names = strndup(answer->bytes, answer->size);
-	if (names)
-		emit_installed(s, question.folder, names);
-	free(names);
-}
-
-/* Other ranks, and children, mostly have the same folders. */
-static int look(struct session *s)
-{
-	char *last = calloc(1, PATH_BYTES), *path = calloc(1, PATH_BYTES);
-
-	for (size_t i = 0; last && path && i < s->target_cnt; i++) {
+	for (size_t i = 0; i < s->target_cnt && asked < ASKED_MAX; i++) {
 		const struct target *t = s->targets[i];
-		size_t folders = 0, length;
+		bool found;
 
-		if (t->role != ROLE_MAIN || t->gone ||
-		    process__environ(t->process.pid, "PYTHONPATH", path, PATH_BYTES) || !strcmp(path, last))
+		if (t->role != ROLE_MAIN || t->gone)
 			continue;
-		for (const char *at = path; *at && folders < FOLDERS_MAX; folders++) {
-			length = strcspn(at, ":");
-			look_at_folder(s, t->process.pid, at, length);
-			at += length + (at[length] == ':');
-		}
-		strcpy(last, path);
+		asked++;
+		if (packages__installed(t->process.pid, folder, &names))
+			continue;
+		found = *names;
+		emit_installed(s, folder, names);
+		free(names);
+		if (found)
+			return;
 	}
-	free(last);
-	free(path);
-	return 0;
 }
 
-const struct source source_packages = {.open = look};
+static void tend(struct session *s)
+{
+	struct packages *own = state_of(s);
+	uint64_t now;
+
+	if (own->next == own->folders.items.cnt || !s->opened)
+		return;
+	now = session__now_ns();
+	if (now < own->next_ns)
+		return;
+	own->next_ns = now + LOOK_NS;
+	look_at_next(s);
+}
+
+static void look_at_rest(struct session *s)
+{
+	while (state_of(s)->next < state_of(s)->folders.items.cnt)
+		look_at_next(s);
+}
+
+static void free_state(struct session *s)
+{
+	map__free_texts(&state_of(s)->folders);
+}
+
+const struct source source_packages = {
+	.session_bytes = sizeof(struct packages),
+	.records = {{REC_NAME, sizeof(struct rec_name), on_name}},
+	.open = add_environment,
+	.tend = tend,
+	.close = look_at_rest,
+	.free = free_state,
+};

@@ -25,8 +25,11 @@
 #define LEFT_EVERY    10  /* looks: cgroups sum up their memory when they are asked */
 #define KEPT_MAX      256 /* processes whose files stay open: the session needs descriptors for others */
 #define VMSTAT_BYTES  65536
-#define SHM_FULL_PART 50 /* full: less than this part of it is free */
-#define OTHERS_MAX    64 /* of the other processes in one look; the next look goes on with the rest */
+#define SHM_FULL_PART 50  /* full: less than this part of it is free */
+#define OTHERS_MAX    64  /* of the other processes in one look; the next look goes on with the rest */
+#define CHILDREN_MAX  4   /* of a session: of more, a look takes each other one */
+#define PAGES_OF_ALL  512 /* of all children together, of each no fewer than: */
+#define PAGES_LEAST   32
 
 /* The network of a namespace, at one look. */
 struct network {
@@ -374,8 +377,9 @@ static void forget_pages(struct target *t)
 	of_target(t)->pages = NULL;
 }
 
-static void look_at_pages(struct session *s, struct target *t)
+static void look_at_pages(struct session *s, struct target *t, size_t children)
 {
+	size_t most = PAGES_OF_ALL / children;
 	struct target_resources *own = of_target(t);
 	size_t copied = 0;
 	int err = 0;
@@ -383,7 +387,9 @@ static void look_at_pages(struct session *s, struct target *t)
 	if (!own->pages_chosen) {
 		own->pages_chosen = true;
 		own->pages = calloc(1, sizeof(*own->pages));
-		err = own->pages ? shared_pages__choose(t->process.pid, own->pages) : -ENOMEM;
+		err = own->pages ? shared_pages__choose(t->process.pid, most < PAGES_LEAST ? PAGES_LEAST : most,
+							own->pages)
+				 : -ENOMEM;
 	} else
 		err = shared_pages__copied(t->process.pid, own->pages, &copied);
 	if (err || !own->pages->cnt || !still_lives(t))
@@ -403,30 +409,44 @@ static bool has_pages(const struct target *t)
 static void look_at_some_pages(struct session *s)
 {
 	struct resources *r = state_of(s);
+	size_t children = 0;
 
+	for (size_t i = 0; i < s->target_cnt; i++)
+		children += has_pages(s->targets[i]);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[(r->pages_turn + i) % s->target_cnt];
 
 		if (!has_pages(t))
 			continue;
-		look_at_pages(s, t);
+		look_at_pages(s, t, children);
 		r->pages_turn = (r->pages_turn + i + 1) % s->target_cnt;
 		return;
 	}
 }
 
+static bool is_child(const struct target *t)
+{
+	return t->role != ROLE_MAIN && !t->gone && !of_target(t)->unfollowed;
+}
+
+/* left: also at what is left of memory, and then at each child. */
 static void look_at_all(struct session *s, bool left)
 {
 	struct resources *r = state_of(s);
-	size_t others = 0, turn = r->turn;
+	size_t others = 0, turn = r->turn, children = 0, child = 0, rounds;
 
 	r->networks.cnt = 0;
 	look_at_machine(s);
 	r->turn = 0;
+	for (size_t i = 0; i < s->target_cnt; i++)
+		children += is_child(s->targets[i]);
+	rounds = (children + CHILDREN_MAX - 1) / CHILDREN_MAX ?: 1;
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 
 		if (t->gone || of_target(t)->unfollowed)
+			continue;
+		if (is_child(t) && !left && (child++ + r->look_cnt) % rounds)
 			continue;
 		if (!of_target(t)->kept && r->kept == KEPT_MAX) {
 			if (i < turn)
