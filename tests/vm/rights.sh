@@ -78,5 +78,7 @@ echo 0 > /proc/sys/kernel/yama/ptrace_scope
 
 way multi +bpf,+perfmon bpf perfmon
 way events +bpf,+perfmon,+dac_override bpf perfmon dac_override
-mount -t tmpfs none /sys/kernel/tracing # perf is for where this is not mounted
+# perf is for where tracefs is not mounted, nor by debugfs
+mount -t tmpfs none /sys/kernel/tracing
+mount -t tmpfs none /sys/kernel/debug
 way perf +sys_admin sys_admin
