@@ -77,6 +77,7 @@ static int finish(void **state)
 	session__free_files(session);
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		free(session->state[id]);
+	free(session->note_kinds.items);
 	free(session->targets);
 	free(session);
 	return 0;
