@@ -15,7 +15,7 @@
 #include "user/proc/process.h"
 #include "user/session/trace_events.h"
 
-#define DETACH_THREADS 16
+#define DETACH_THREADS 64 /* each waits most of the time, for the processors to leave what it removes */
 #define FD_PATH        32
 
 /* A link and the tracefs event that it uses. */

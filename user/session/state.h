@@ -92,6 +92,7 @@ struct target {
 	bool interpreters_noted; /* the note on several interpreters is written */
 	bool forked;             /* a fork: has its parent's memory layout, which BPF has copied */
 	uint64_t look_at_ns;     /* when to look at it again, if pending */
+	uint64_t checked_ns;     /* when it was last known to live */
 	uint64_t since_ns;       /* when it started, or stepflame saw its exec */
 	uint64_t torch_ns;       /* when the session found torch in it */
 	bool files_refused;      /* it maps too many files with probes, and a note says so */

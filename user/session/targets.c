@@ -30,6 +30,9 @@
 #define TORCH_SETTLES_NS (2 * 1000000000ULL)
 /* The clock of processes' start times ticks every 10 ms, and a system that slept is off further. */
 #define START_RESOLUTION_NS (1000 * 1000000ULL)
+/* Up to so many targets are checked each time; of more each is so much more seldom. */
+#define CHECKED_TOGETHER 4
+#define CHECK_NS         (100 * 1000000ULL)
 
 struct target *targets__find(struct session *s, pid_t pid)
 {
@@ -564,9 +567,19 @@ static void note_interpreters(struct session *s, struct target *t)
 		t->process.pid);
 }
 
+/* The kernel tells when a process ends, but for what it had no room for. */
+static void check_life(struct session *s, struct target *t, uint64_t now)
+{
+	t->checked_ns = now;
+	if (!process__alive(&t->process))
+		end_gone_target(s, t);
+	else
+		note_interpreters(s, t);
+}
+
 void targets__tend(struct session *s)
 {
-	uint64_t now = session__now_ns();
+	uint64_t now = session__now_ns(), check_interval_ns = s->target_cnt / CHECKED_TOGETHER * CHECK_NS;
 
 	s->progress.alive = false;
 	for (size_t i = 0; i < s->target_cnt; i++) {
@@ -574,10 +587,8 @@ void targets__tend(struct session *s)
 
 		if (!t->gone && t->pending && t->look_at_ns <= now)
 			look_at_target(s, t, now);
-		if (!t->gone && !process__alive(&t->process))
-			end_gone_target(s, t);
-		if (!t->gone)
-			note_interpreters(s, t);
+		if (!t->gone && now - t->checked_ns >= check_interval_ns)
+			check_life(s, t, now);
 		if (!t->gone)
 			target__look_at_rank(s, t, now);
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);

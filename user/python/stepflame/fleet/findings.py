@@ -188,7 +188,7 @@ def not_known(job: Job, pace: list[Row], stragglers: float) -> None:
 
 
 def is_late_data(rows: list[Row]) -> bool:
-    return statistics.median(row["data"] / row["excess"] for row in rows) > 0.6
+    return bool(statistics.median(row["data"] / row["excess"] for row in rows) > 0.6)
 
 
 def of_group(job: Job, group: Group, note: str, closely: bool) -> Finding:

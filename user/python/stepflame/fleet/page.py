@@ -20,12 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import StepflameError
 from . import report
 from .engine import Fleet, Row
 from .schema import PHASES
 from .text import clock, line, moment
+
+Array = NDArray[Any]
 
 FOLDER = Path(__file__).parent
 SCRIPTS = ("page_data.js", "page_heat.js", "page_main.js")
@@ -76,14 +79,15 @@ class Map:
         self.middle_phases = {phase: _medians(np.where(self.seen, self.figures[phase], np.nan), usual) for phase in PHASES}
         self.excess = self.above(self.own)
 
-    def above(self, own: np.ndarray) -> np.ndarray:
+    def above(self, own: Array) -> Array:
         """By how much of a step a rank's time is above that of the usual ranks."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.nan_to_num((own - _medians(own, self.usual_ranks(own))) / self.middle_step)
+            excess: Array = np.nan_to_num((own - _medians(own, self.usual_ranks(own))) / self.middle_step)
+        return excess
 
-    def usual_ranks(self, own: np.ndarray) -> np.ndarray:
+    def usual_ranks(self, own: Array) -> Array:
         """[rank, time]: whose median is the usual figure. Of two hosts, or two ranks, it is the faster one, as in questions/slow.sql."""
-        usual = ~np.isnan(own)
+        usual: Array = ~np.isnan(own)
         for column in np.flatnonzero(usual.any(axis=0)):
             there = np.flatnonzero(usual[:, column])
             side = self.hosts[there]
@@ -96,7 +100,7 @@ class Map:
                 usual[slower, column] = False
         return usual
 
-    def planes(self) -> dict[str, np.ndarray]:
+    def planes(self) -> dict[str, Array]:
         """Bytes, as page_data.js reads them."""
         figures = self.figures
         mhz = figures["mhz"]
@@ -117,19 +121,19 @@ class Map:
             out[phase] = np.where(self.seen, _folded(figures[phase] / self.usual, 1, 200, 255), 0)
         return {name: np.clip(plane, 0, 255).astype(np.uint8) for name, plane in out.items() if plane.any()}
 
-    def excess_bytes(self, excess: np.ndarray) -> np.ndarray:
+    def excess_bytes(self, excess: Array) -> Array:
         return np.where(self.seen, 128 + np.sign(excess) * _folded(np.abs(excess), 0.2, 80, 127), 0)
 
     def usual_mhz(self) -> int | None:
         mhz = self.figures["mhz"]
         return int(np.median(mhz[mhz > 0])) if (mhz > 0).any() else None
 
-    def worst(self) -> np.ndarray:
+    def worst(self) -> Array:
         """Ranks, those first that were longest above the others."""
         return np.argsort(-np.maximum(0, self.excess).sum(axis=1), kind="stable")
 
 
-def _medians(figures: np.ndarray, of: np.ndarray | bool = True) -> np.ndarray:
+def _medians(figures: Array, of: Array | bool = True) -> Array:
     """Of each time; 0 where nobody was seen."""
     figures = np.where(of, figures, np.nan)
     out = np.zeros(figures.shape[1])
@@ -138,13 +142,13 @@ def _medians(figures: np.ndarray, of: np.ndarray | bool = True) -> np.ndarray:
     return out
 
 
-def _folded(value: np.ndarray, knee: float, steps: int, most: int) -> np.ndarray:
+def _folded(value: Array, knee: float, steps: int, most: int) -> Array:
     """In equal steps up to the knee, and sixths of an octave beyond."""
     beyond = steps + np.round(6 * np.log2(np.maximum(value, knee) / knee))
     return np.minimum(most, np.where(value <= knee, np.round(np.maximum(value, 0) / knee * steps), beyond))
 
 
-def collect(fleet: Fleet, answer: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray], list[dict[str, Any]]]:
+def collect(fleet: Fleet, answer: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array], list[dict[str, Any]]]:
     first, last = answer["first_m"], answer["last_m"]
     times = min(MOST_TIMES, max(1, MOST_CELLS // max(1, answer["ranks"])))
     width = -(-(last - first + 1) // times)
@@ -168,8 +172,9 @@ def collect(fleet: Fleet, answer: dict[str, Any]) -> tuple[dict[str, Any], dict[
     return data, found.planes(), worst_rows(found, worst[:WORST], first, width)
 
 
-def _whole(figures: np.ndarray) -> list[int]:
-    return np.round(figures).astype(np.int64).tolist()
+def _whole(figures: Array) -> list[int]:
+    whole: list[int] = np.round(figures).astype(np.int64).tolist()
+    return whole
 
 
 def nothing(answer: dict[str, Any]) -> list[str]:
@@ -189,7 +194,7 @@ def minute_of(text: str) -> int:
     return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")) // 60
 
 
-def chosen(findings: list[dict[str, Any]], worst: np.ndarray, most: int) -> list[int]:
+def chosen(findings: list[dict[str, Any]], worst: Array, most: int) -> list[int]:
     """The ranks of which the page has waits and stacks: those of findings, the worst, and the most usual one."""
     out = dict.fromkeys([int(worst[len(worst) // 2])] if len(worst) else [])
     out |= dict.fromkeys(row for finding in findings for row in finding["rows"][:16])
@@ -237,7 +242,7 @@ def recordings(fleet: Fleet, number_of: dict[tuple[str, int], int]) -> dict[str,
     return {"texts": list(texts), "rows": list(map(list, zip(*rows)))}
 
 
-def worst_rows(found: Map, worst: np.ndarray, first: int, width: int) -> list[dict[str, Any]]:
+def worst_rows(found: Map, worst: Array, first: int, width: int) -> list[dict[str, Any]]:
     out = []
     for number in worst.tolist():
         at = int(found.excess[number].argmax())
@@ -259,7 +264,7 @@ def without_script(answer: dict[str, Any], worst: list[dict[str, Any]]) -> str:
     ) % (html.escape(line(answer["job"])), html.escape(line(answer["cluster"])), moment(answer["first_m"]), clock(answer["last_m"] + 1), said, rows)
 
 
-def assemble(data: dict[str, Any], planes: dict[str, np.ndarray], noscript: str) -> str:
+def assemble(data: dict[str, Any], planes: dict[str, Array], noscript: str) -> str:
     nonce = secrets.token_hex(16)
     data = {**data, "planes": [[name, plane.size] for name, plane in planes.items()]}
     head = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
