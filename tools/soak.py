@@ -6,7 +6,7 @@ Leaves `stepflame watch` on beside many jobs that start, end, crash, fork and li
     tools/soak.py --stepflame build/stepflame --python PYTHON [--jobs 50] [--minutes 60] [--state DIR] [-- OPTIONS OF watch]
 
 As root. The jobs and `watch` are in a PID namespace of their own: others on this machine are left alone. PYTHON has torch. Jobs sleep most of the time, and are forks of
-one process that has imported torch, for a host of this size has neither the memory nor the time for so many imports. A line for each minute goes to stdout, and at the end one JSON object. Exit status 1: a bound does not hold (MEMORY_MB, HOST_SHARE, GROWTH, or something is left).
+one process that has imported torch, as 50 imports take 20 GB and minutes. A line for each minute goes to stdout, and at the end one JSON object. Exit status 1: a bound does not hold (MEMORY_MB, HOST_SHARE, GROWTH, or something is left).
 """
 
 import argparse

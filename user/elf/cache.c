@@ -183,9 +183,11 @@ static bool is_over(int dir_fd, const char *name, const struct elf *elf, const s
 		close(fd);
 	if (!known)
 		return false;
-	if (old.key.mount)
-		return new->key.mount &&memcmp(old.key.boot, new->key.boot, sizeof(old.key.boot));
-	return old.key.dev == new->key.dev &&is_inode_gone(elf__fd(elf), &old.handle);
+	if (old.key.mount) /* from an earlier boot? */
+		return memcmp(old.key.boot, new->key.boot, sizeof(old.key.boot)) && new->key.mount;
+	if (old.key.dev != new->key.dev)
+		return false;
+	return is_inode_gone(elf__fd(elf), &old.handle);
 }
 
 struct cached_file {

@@ -567,7 +567,7 @@ static void note_interpreters(struct session *s, struct target *t)
 		t->process.pid);
 }
 
-/* The kernel tells when a process ends, but for what it had no room for. */
+/* BPF tells of the end of a process, too, unless it had no room for that record. */
 static void check_life(struct session *s, struct target *t, uint64_t now)
 {
 	t->checked_ns = now;

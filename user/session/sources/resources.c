@@ -27,7 +27,7 @@
 #define VMSTAT_BYTES  65536
 #define SHM_FULL_PART 50  /* full: less than this part of it is free */
 #define OTHERS_MAX    64  /* of the other processes in one look; the next look goes on with the rest */
-#define CHILDREN_MAX  4   /* of a session: of more, a look takes each other one */
+#define CHILDREN_MAX  4   /* of a session in one look; more take turns */
 #define PAGES_OF_ALL  512 /* of all children together, of each no fewer than: */
 #define PAGES_LEAST   32
 
