@@ -17,8 +17,8 @@
 
 #include "tests/bpf/native/kernel.h"
 
-#include "bpf/landmarks.bpf.c"
 #include "bpf/beside.h"
+#include "bpf/landmarks.bpf.c"
 
 #include "tests/bpf/native/fakepy.h"
 
