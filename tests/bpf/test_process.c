@@ -112,6 +112,7 @@ static void expect_child(u32 pid, u32 parent_pid)
 	expected.room = (struct proc_room){0};
 	expected.forked_ns = expected.gpu_window = 0;
 	assert_memory_equal(proc_of(pid), &expected, sizeof(expected));
+	assert_true(pid__may_be_job(pid));
 }
 
 /* ---- fork ---- */
