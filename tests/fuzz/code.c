@@ -13,7 +13,7 @@
 #include "user/runtime/torch/ops_private.h"
 #include "user/runtime/torch/tensor.h"
 #include "user/x86/flow.h"
-#include "user/x86/soft_ends.h"
+#include "user/x86/sites.h"
 
 #define CODE_MAX     1024
 #define CODE         0x1000 /* vaddr and offset of the input */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "user/runtime/nvtx/nvtx_private.h"
-#include "user/x86/regs.h"
+#include "user/x86/insn.h"
 
 #define BEFORE_MAX 24 /* instructions from the load to the jump */
 #define BEHIND_MAX 32 /* and from there to the call */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "user/x86/flow.h"
-#include "user/x86/regs.h"
+#include "user/x86/insn.h"
 
 #define ARGUMENT_SCAN 16 /* instructions before a call that may load its arguments */
 #define CALLEES_MAX   16 /* of PyGC_Collect; it has 3 to 6 */
