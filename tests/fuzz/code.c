@@ -9,7 +9,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "user/proc/getter.h"
 #include "user/runtime/nvtx/nvtx.h"
-#include "user/runtime/python/pygc.h"
+#include "user/runtime/python/interpreter.h"
 #include "user/runtime/torch/ops_private.h"
 #include "user/runtime/torch/tensor.h"
 #include "user/x86/flow.h"
