@@ -19,7 +19,6 @@
 #include <cmocka.h>
 
 #include "user/watch/push.h"
-#include "user/watch/sender.h"
 
 #define WAIT_MS 60000
 #define MB      (1u << 20)

@@ -1,25 +1,431 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/watch/push.h"
 
+#include <ctype.h>
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/queue.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "user/export/export.h"
 #include "user/lib/clock.h"
+#include "user/lib/library.h"
 #include "user/lib/log.h"
+#include "user/model/job.h"
 #include "user/watch/rightless.h"
 #include "user/watch/secret_file.h"
 
+#define SENDER_QUEUE_MAX 4096 /* profiles that wait */
+#define SENDER_FILES     64   /* that it may open */
+
+/* ---- what the ring has of a stretch of time, as profiles: one for each process that is watched ---- */
+
+struct reading {
+	struct job *job;
+	uint64_t from_ns, to_ns;
+};
+
+/* A profile says when it begins by what was dropped before. */
+static int begin_at(struct job *job, uint64_t from_ns)
+{
+	struct rec_dropped dropped = {.hdr = {.type = REC_DROPPED, .size = sizeof(dropped)}, .time_ns = from_ns};
+
+	return job__add(job, &dropped.hdr);
+}
+
+/* What a stack is made of, and samples of that time. */
+static int take_record(const struct rec_hdr *record, void *ctx)
+{
+	const struct reading *reading = ctx;
+	const struct rec_sample *sample = (const void *)record;
+
+	switch (record->type) {
+	case REC_SAMPLE:
+		if (record->size < sizeof(*sample) || sample->time_ns < reading->from_ns ||
+		    sample->time_ns >= reading->to_ns)
+			return 0;
+		break;
+	case REC_HOST:
+	case REC_WINDOW:
+	case REC_NAME:
+	case REC_CODE:
+	case REC_STACK:
+	case REC_PATH:
+		break;
+	default:
+		return 0;
+	}
+	return job__add(reading->job, record);
+}
+
+static int count_sample(const struct sample *sample, void *ctx)
+{
+	++*(size_t *)ctx;
+	return 0;
+}
+
+/* What a server may take for a part of the list of labels is "_". */
+static size_t put_label(char *name, size_t used, size_t size, const char *key, const char *value)
+{
+	used += snprintf(name + used, size - used, "%s%s=", name[used - 1] == '{' ? "" : ",", key);
+	for (; *value && used < size - 1; value++)
+		name[used++] = isalnum((unsigned char)*value) || strchr("-._:/", *value) ? *value : '_';
+	name[used] = 0;
+	return used;
+}
+
+static void name_profile(const struct watched_jobs *jobs, const struct metrics *metrics, uint32_t pid, char *name,
+			 size_t size)
+{
+	char job[WATCHED_NAME], host[HOST_NAME_MAX + 1] = "", rank[24];
+	struct rank_progress progress;
+	size_t used = snprintf(name, size, "stepflame{");
+
+	if (metrics__progress(metrics, pid, &progress) && progress.rank >= 0)
+		snprintf(rank, sizeof(rank), "%d", progress.rank);
+	else
+		snprintf(rank, sizeof(rank), "pid %u", pid);
+	gethostname(host, sizeof(host) - 1);
+	used = put_label(name, used, size - 1, "job", watched_jobs__name(jobs, pid, job));
+	used = put_label(name, used, size - 1, "rank", rank);
+	used = put_label(name, used, size - 1, "host", host);
+	snprintf(name + used, size - used, "}");
+}
+
+/* The descriptor, or -errno. */
+static int write_profile(struct job *job, const struct export_options *options)
+{
+	int fd = memfd_create("profile", MFD_CLOEXEC), stream_fd = fd < 0 ? -1 : dup(fd), err = fd < 0 ? -errno : 0;
+	FILE *out = stream_fd < 0 ? NULL : export__open_gzip(stream_fd);
+
+	err = err ?: !out ? -errno : export_pprof.write(job, NULL, options, out);
+	if (out && (ferror(out) | fclose(out)))
+		err = err ?: -EIO;
+	if (err && fd >= 0)
+		close(fd);
+	return err ?: fd;
+}
+
+/*
+ * Makes them, and passes each to fn with its name ("stepflame{job=run-a,rank=0,host=h}") and a file in memory, which the callee closes,
+ * until fn returns nonzero; then returns that. Times: CLOCK_MONOTONIC. Processes without a sample have none. 0 or -errno.
+ */
+static int make_profiles(const struct recording_writer *ring, const struct watched_jobs *jobs,
+			 const struct metrics *metrics, uint64_t from_ns, uint64_t to_ns,
+			 int (*fn)(const char *name, int fd, void *ctx), void *ctx)
+{
+	const struct watched_process *all = jobs->processes.items;
+	struct reading reading = {.job = job__new(), .from_ns = from_ns, .to_ns = to_ns};
+	int err = reading.job ? begin_at(reading.job, from_ns) ?: recording_writer__read(ring, take_record, &reading)
+			      : -ENOMEM;
+
+	for (size_t i = 0; i < jobs->processes.cnt && !err; i++) {
+		struct export_options options = {.pid = all[i].pid, .name = "stepflame"};
+		size_t samples = 0;
+		char name[256];
+		int fd;
+
+		if (!all[i].attached)
+			continue;
+		err = export__each_sample(reading.job, &options, count_sample, &samples);
+		if (err || !samples)
+			continue;
+		fd = write_profile(reading.job, &options);
+		if (fd < 0) {
+			err = fd;
+			break;
+		}
+		name_profile(jobs, metrics, all[i].pid, name, sizeof(name));
+		err = fn(name, fd, ctx);
+	}
+	job__free(reading.job);
+	return err;
+}
+
+/* ---- the sender, a process of its own ---- */
+
+#define LIBRARY      "libcurl.so.4"
 #define S            1000000000ull
+#define PATIENCE_S   30L /* for one request */
+#define CONNECT_S    10L
+#define RETRY_MAX_NS (60 * S)
+#define ANSWER_BYTES (64 << 10) /* of a server; more is none of ours */
+
+#define FUNCTIONS(X)          \
+	X(curl_global_init)   \
+	X(curl_easy_init)     \
+	X(curl_easy_setopt)   \
+	X(curl_easy_perform)  \
+	X(curl_easy_getinfo)  \
+	X(curl_easy_cleanup)  \
+	X(curl_easy_strerror) \
+	X(curl_slist_append)  \
+	X(curl_slist_free_all)
+
+/* Written once, by sender__load. */
+static struct {
+#define X(name) __typeof__(name) *name;
+	FUNCTIONS(X)
+#undef X
+} lib;
+
+struct waiting {
+	STAILQ_ENTRY(waiting) next;
+	struct sender_profile profile;
+	size_t bytes;
+	char data[];
+};
+
+struct sender {
+	int channel;
+	const char *url;
+	CURL *curl;
+	struct curl_slist *headers;
+	STAILQ_HEAD(, waiting) queue;
+	uint64_t queue_bytes;
+	size_t answer_bytes;
+	uint64_t retry_ns, retry_at_ns;
+	struct sender_told told;
+	bool gone; /* the one that watches */
+};
+
+int sender__load(const char **why)
+{
+	static const struct library_function functions[] = {
+#define X(name) {#name, (void **)&lib.name},
+		FUNCTIONS(X)
+#undef X
+	};
+
+	return library__load(LIBRARY, functions, sizeof(functions) / sizeof(*functions), why);
+}
+
+/* ---- the queue ---- */
+
+static void drop_first(struct sender *sender)
+{
+	struct waiting *first = STAILQ_FIRST(&sender->queue);
+
+	STAILQ_REMOVE_HEAD(&sender->queue, next);
+	sender->queue_bytes -= first->bytes;
+	sender->told.waiting--;
+	free(first);
+}
+
+/* fd: -1: this process had no room for it. */
+static void add(struct sender *sender, const struct sender_profile *profile, int fd)
+{
+	struct stat st;
+	bool sound = fd >= 0 && !fstat(fd, &st) && st.st_size > 0 && (uint64_t)st.st_size <= SENDER_PROFILE_BYTES;
+	struct waiting *new = sound ? malloc(sizeof(*new) + st.st_size) : NULL;
+
+	if (!new || pread(fd, new->data, st.st_size, 0) != st.st_size) {
+		free(new);
+		sender->told.lost++;
+		return;
+	}
+	new->profile = *profile;
+	new->profile.name[SENDER_NAME - 1] = 0;
+	new->bytes = st.st_size;
+	STAILQ_INSERT_TAIL(&sender->queue, new, next);
+	sender->queue_bytes += new->bytes;
+	sender->told.waiting++;
+	while (sender->queue_bytes > SENDER_QUEUE_BYTES || sender->told.waiting > SENDER_QUEUE_MAX) {
+		drop_first(sender);
+		sender->told.lost++;
+	}
+}
+
+/* Takes all messages that are there; `busy`: but for the first in the queue, which is being sent, nothing may go. */
+static void take_messages(struct sender *sender)
+{
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+	struct sender_profile profile;
+	struct iovec data = {&profile, sizeof(profile)};
+	const struct cmsghdr *part;
+	ssize_t got;
+	int fd;
+
+	for (;;) {
+		struct msghdr message = {
+			.msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+
+		got = recvmsg(sender->channel, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+		if (got < 0 && errno == EAGAIN)
+			return;
+		if (got <= 0) {
+			sender->gone = true;
+			return;
+		}
+		part = CMSG_FIRSTHDR(&message);
+		fd = -1;
+		if (part && part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS)
+			memcpy(&fd, CMSG_DATA(part), sizeof(fd));
+		if (got == sizeof(profile))
+			add(sender, &profile, fd);
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
+static void tell(struct sender *sender)
+{
+	/* If there is no room, the next one says it. */
+	(void)!send(sender->channel, &sender->told, sizeof(sender->told), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* ---- requests ---- */
+
+/* "URL?name=...": what is no letter or digit in the name is written as %XX. Returns url. */
+static const char *full_url(const struct sender *sender, const struct sender_profile *profile, char *url, size_t size)
+{
+	char name[SENDER_NAME * 3 + 1];
+	size_t used = 0;
+
+	for (const char *c = profile->name; *c; c++)
+		used += snprintf(name + used, sizeof(name) - used, isalnum((unsigned char)*c) ? "%c" : "%%%02X",
+				 (unsigned char)*c);
+	snprintf(url, size, "%s%cname=%s&from=%" PRIu64 "&until=%" PRIu64 "&format=pprof", sender->url,
+		 strchr(sender->url, '?') ? '&' : '?', name, profile->from_s, profile->to_s);
+	return url;
+}
+
+static size_t take_answer(char *data, size_t size, size_t cnt, void *ctx)
+{
+	struct sender *sender = ctx;
+
+	sender->answer_bytes += size * cnt;
+	return sender->answer_bytes > ANSWER_BYTES ? 0 : size * cnt;
+}
+
+/* Comes about once a second: a server that hangs keeps nobody waiting. What is being sent has been taken out of the queue. */
+static int on_progress(void *ctx, curl_off_t down, curl_off_t downloaded, curl_off_t up, curl_off_t uploaded)
+{
+	struct sender *sender = ctx;
+
+	take_messages(sender);
+	return sender->gone;
+}
+
+/* May the same request succeed later? */
+static bool is_lasting(long status)
+{
+	return status >= 400 && status < 500 && status != 408 && status != 429;
+}
+
+/* 0; -EAGAIN: to be tried again; or -EPERM: it will not be taken. */
+static int post(struct sender *sender, const struct waiting *item)
+{
+	char url[4096];
+	CURLcode code;
+	long status = 0;
+
+	sender->answer_bytes = 0;
+	lib.curl_easy_setopt(sender->curl, CURLOPT_URL, full_url(sender, &item->profile, url, sizeof(url)));
+	lib.curl_easy_setopt(sender->curl, CURLOPT_POSTFIELDS, item->data);
+	lib.curl_easy_setopt(sender->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)item->bytes);
+	code = lib.curl_easy_perform(sender->curl);
+	sender->told.error[0] = 0;
+	if (code != CURLE_OK) {
+		snprintf(sender->told.error, SENDER_ERROR, "%s", lib.curl_easy_strerror(code));
+		return -EAGAIN;
+	}
+	lib.curl_easy_getinfo(sender->curl, CURLINFO_RESPONSE_CODE, &status);
+	if (status >= 200 && status < 300)
+		return 0;
+	snprintf(sender->told.error, SENDER_ERROR, "the server answers with status %ld", status);
+	return is_lasting(status) ? -EPERM : -EAGAIN;
+}
+
+static void send_first(struct sender *sender)
+{
+	struct waiting *item = STAILQ_FIRST(&sender->queue);
+	int err;
+
+	/* Meanwhile others may come, and the oldest go. */
+	STAILQ_REMOVE_HEAD(&sender->queue, next);
+	err = post(sender, item);
+	STAILQ_INSERT_HEAD(&sender->queue, item, next);
+	if (err == -EAGAIN) {
+		sender->retry_ns = sender->retry_ns ? sender->retry_ns * 2 : S;
+		if (sender->retry_ns > RETRY_MAX_NS)
+			sender->retry_ns = RETRY_MAX_NS;
+		sender->retry_at_ns = clock__ns(CLOCK_MONOTONIC) + sender->retry_ns;
+	} else {
+		sender->told.sent += !err;
+		sender->told.lost += err != 0;
+		drop_first(sender);
+		sender->retry_ns = 0;
+	}
+	tell(sender);
+}
+
+static int set_up(struct sender *sender, char *const *headers)
+{
+	struct curl_slist *list = lib.curl_slist_append(NULL, "Content-Type: application/octet-stream"), *longer = list;
+
+	for (; list && *headers; headers++, list = longer ?: list)
+		longer = lib.curl_slist_append(list, *headers);
+	sender->headers = list;
+	sender->curl = list && longer && !lib.curl_global_init(CURL_GLOBAL_DEFAULT) ? lib.curl_easy_init() : NULL;
+	if (!sender->curl)
+		return -ENOMEM;
+	lib.curl_easy_setopt(sender->curl, CURLOPT_HTTPHEADER, list);
+	lib.curl_easy_setopt(sender->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	lib.curl_easy_setopt(sender->curl, CURLOPT_NOSIGNAL, 1L);
+	lib.curl_easy_setopt(sender->curl, CURLOPT_TIMEOUT, PATIENCE_S);
+	lib.curl_easy_setopt(sender->curl, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
+	lib.curl_easy_setopt(sender->curl, CURLOPT_USERAGENT, "stepflame/" STEPFLAME_VERSION);
+	lib.curl_easy_setopt(sender->curl, CURLOPT_WRITEFUNCTION, take_answer);
+	lib.curl_easy_setopt(sender->curl, CURLOPT_WRITEDATA, sender);
+	lib.curl_easy_setopt(sender->curl, CURLOPT_NOPROGRESS, 0L);
+	lib.curl_easy_setopt(sender->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+	lib.curl_easy_setopt(sender->curl, CURLOPT_XFERINFODATA, sender);
+	return 0;
+}
+
+int sender__run(int channel, const char *url, char *const *headers)
+{
+	struct sender sender = {.channel = channel, .url = url, .queue = STAILQ_HEAD_INITIALIZER(sender.queue)};
+	struct pollfd readable = {.fd = channel, .events = POLLIN};
+	int err = set_up(&sender, headers);
+
+	while (!err && !sender.gone) {
+		uint64_t now_ns = clock__ns(CLOCK_MONOTONIC);
+		bool waits = STAILQ_EMPTY(&sender.queue) || now_ns < sender.retry_at_ns;
+
+		if (!waits)
+			send_first(&sender);
+		else
+			poll(&readable, 1, 1000);
+		take_messages(&sender);
+	}
+	while (!STAILQ_EMPTY(&sender.queue))
+		drop_first(&sender);
+	if (sender.curl)
+		lib.curl_easy_cleanup(sender.curl);
+	lib.curl_slist_free_all(sender.headers);
+	return err;
+}
+
+/* ---- the one that watches ---- */
+
 #define AGAIN_NS     (60 * S)
 #define HAND_OVER_MS 10000 /* that the sender may take to take one */
 #define URL_MAX      1024
@@ -205,7 +611,7 @@ void push__now(struct push *push, const struct recording_writer *ring, const str
 
 	if (!child) {
 		setpriority(PRIO_PROCESS, 0, NICE);
-		making.lost += profiles__make(ring, jobs, metrics, push->from_ns, now_ns, hand_over, &making) != 0;
+		making.lost += make_profiles(ring, jobs, metrics, push->from_ns, now_ns, hand_over, &making) != 0;
 		_exit(making.lost < LOST_MAX ? making.lost : LOST_MAX);
 	}
 	push->maker = child < 0 ? 0 : child;
