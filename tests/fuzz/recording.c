@@ -7,7 +7,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "user/model/job.h"
-#include "user/recording/format.h"
+#include "user/recording/chunk.h"
 #include "user/recording/merge.h"
 #include "user/recording/recording.h"
 
