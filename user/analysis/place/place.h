@@ -24,7 +24,7 @@ struct hotspot {
 /* "train.py:42 Rows.__getitem__" for a valid hotspot; malloc'ed; NULL: no memory. */
 char *hotspot__text(struct job *job, const struct hotspot *hotspot);
 
-/* Whether a function (a number for stacks__code) is the user's own: user/model/own_code.h. Needs job__samples. */
+/* Whether a function (a number for stacks__code) is the user's own: user/model/stacks.h. Needs job__samples. */
 bool place__is_users(const struct job *job, uint32_t code);
 
 /* All zeros except the job: empty. */
