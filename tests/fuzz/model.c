@@ -12,7 +12,6 @@
 #include "user/analysis/resources/curves.h"
 #include "user/export/export.h"
 #include "user/export/ranks.h"
-#include "user/export/tables.h"
 #include "user/page/page.h"
 #include "user/report/answer.h"
 #include "user/report/common.h"

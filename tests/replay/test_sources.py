@@ -10,6 +10,7 @@ ROOT = helpers.ROOT
 MAX_LINES = 1000
 LONGER = {  # and why: no reader would cut it
     "user/analysis/cause/blame.c": "slow steps get a cause, a group, a place and a rhythm, each from those before",
+    "user/export/tables.c": "nine tables, for each its columns and its rows",
     "user/report/gpu.c": "the columns of seven tables, of which text and JSON are made",
 }
 SOURCES = sorted(

@@ -17,7 +17,6 @@
 #include "user/cmd/parse.h"
 #include "user/export/export.h"
 #include "user/export/ranks.h"
-#include "user/export/tables.h"
 #include "user/lib/compare.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"

@@ -15,7 +15,7 @@
 #include "user/analysis/flame/flame.h"
 #include "user/cmd/input.h"
 #include "user/cmd/parse.h"
-#include "user/export/folded.h"
+#include "user/export/export.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"

@@ -2,12 +2,140 @@
 #include "user/export/arrow.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/export/flatbuffer.h"
 #include "user/lib/map.h"
 #include "user/lib/utf8.h"
+
+#define ARROW_BATCH_ROWS 16384
+
+/*
+ * ---- messages of FlatBuffers (https://flatbuffers.dev/internals/), from front to back: a table is written
+ * before what its fields refer to, since such an offset counts forward ----
+ */
+
+/* All zeros: empty. A position is an offset from its start. */
+struct flatbuffer {
+	uint8_t *bytes; /* malloc'ed; the owner frees it */
+	size_t cnt, room;
+	bool failed; /* no memory; later calls do nothing */
+};
+
+#define FLATBUFFER_FIELDS 8
+#define FLATBUFFER_OFFSET 4 /* bytes of a field that refers to something */
+
+/* A table whose values are all 0 until they are set. */
+struct flatbuffer_table {
+	size_t at;
+	uint16_t fields[FLATBUFFER_FIELDS]; /* from `at`; 0: left out */
+};
+
+/* What flatbuffer__refer is to be called with for the root. */
+#define FLATBUFFER_ROOT  0
+
+#define FLATBUFFER_ITEMS 4 /* from the start of a vector to its first item */
+
+static inline size_t flatbuffer_table__field(const struct flatbuffer_table *table, unsigned int field)
+{
+	return table->at + table->fields[field];
+}
+
+/* Returns where they begin. */
+static size_t add_zeros(struct flatbuffer *buffer, size_t cnt)
+{
+	size_t at = buffer->cnt, need = at + cnt;
+
+	if (need > buffer->room && !buffer->failed) {
+		size_t room = need > 2 * buffer->room ? need + 1024 : 2 * buffer->room;
+		uint8_t *bytes = realloc(buffer->bytes, room);
+
+		buffer->failed = !bytes;
+		buffer->bytes = bytes ?: buffer->bytes;
+		buffer->room = bytes ? room : buffer->room;
+	}
+	if (buffer->failed)
+		return 0;
+	memset(buffer->bytes + at, 0, cnt);
+	buffer->cnt = need;
+	return at;
+}
+
+/* Adds zeros until `ahead` bytes more are a multiple of align. */
+static void pad(struct flatbuffer *buffer, size_t ahead, size_t align)
+{
+	add_zeros(buffer, (align - (buffer->cnt + ahead) % align) % align);
+}
+
+/* Begins an empty buffer: room for the reference to its root. */
+static void flatbuffer__begin(struct flatbuffer *buffer)
+{
+	buffer->cnt = 0;
+	add_zeros(buffer, FLATBUFFER_OFFSET);
+}
+
+/* Sets a value of 1, 2, 4 or 8 bytes. */
+static void flatbuffer__set(struct flatbuffer *buffer, size_t at, uint64_t value, size_t bytes)
+{
+	if (!buffer->failed)
+		memcpy(buffer->bytes + at, &value, bytes); /* both little-endian */
+}
+
+/* Makes the field at a position refer to what begins at another one, behind it. */
+static void flatbuffer__refer(struct flatbuffer *buffer, size_t at, size_t to)
+{
+	flatbuffer__set(buffer, at, to - at, FLATBUFFER_OFFSET);
+}
+
+/* The vtable comes first: bytes of itself, bytes of the table, and the place of each field in it, which are uint16_t. */
+static struct flatbuffer_table flatbuffer__table(struct flatbuffer *buffer, const uint8_t *bytes, size_t field_cnt)
+{
+	struct flatbuffer_table table = {0};
+	size_t vtable_bytes = (2 + field_cnt) * sizeof(uint16_t), table_bytes = sizeof(int32_t), vtable;
+
+	for (size_t i = 0; i < field_cnt; i++) {
+		if (!bytes[i])
+			continue;
+		table_bytes = (table_bytes + bytes[i] - 1) / bytes[i] * bytes[i];
+		table.fields[i] = table_bytes;
+		table_bytes += bytes[i];
+	}
+	pad(buffer, vtable_bytes, sizeof(uint64_t));
+	vtable = add_zeros(buffer, vtable_bytes);
+	table.at = add_zeros(buffer, table_bytes);
+	flatbuffer__set(buffer, vtable, vtable_bytes, sizeof(uint16_t));
+	flatbuffer__set(buffer, vtable + 2, table_bytes, sizeof(uint16_t));
+	for (size_t i = 0; i < field_cnt; i++)
+		flatbuffer__set(buffer, vtable + 4 + 2 * i, table.fields[i], sizeof(uint16_t));
+	flatbuffer__set(buffer, table.at, table.at - vtable, sizeof(int32_t));
+	return table;
+}
+
+/* A vector of zeros, for items of item_bytes, of which 4 or 8 are aligned. Returns where it begins; its items follow after 4 bytes. */
+static size_t flatbuffer__vector(struct flatbuffer *buffer, size_t item_cnt, size_t item_bytes, size_t align)
+{
+	size_t at;
+
+	pad(buffer, FLATBUFFER_ITEMS, align);
+	at = add_zeros(buffer, FLATBUFFER_ITEMS + item_cnt * item_bytes);
+	flatbuffer__set(buffer, at, item_cnt, FLATBUFFER_ITEMS);
+	return at;
+}
+
+/* As a vector of bytes, behind which there is a 0. */
+static size_t flatbuffer__text(struct flatbuffer *buffer, const char *text)
+{
+	size_t bytes = strlen(text), at;
+
+	at = flatbuffer__vector(buffer, bytes + 1, 1, FLATBUFFER_OFFSET);
+	flatbuffer__set(buffer, at, bytes, FLATBUFFER_ITEMS);
+	if (!buffer->failed)
+		memcpy(buffer->bytes + at + FLATBUFFER_ITEMS, text, bytes);
+	return at;
+}
 
 #define ARROW_COLUMNS_MAX 64
 
@@ -97,6 +225,27 @@ enum { FOOTER_VERSION, FOOTER_SCHEMA, FOOTER_DICTIONARIES, FOOTER_BATCHES };
 
 #define NODE_BYTES   16 /* FieldNode: rows, nulls */
 #define BUFFER_BYTES 16 /* Buffer: offset, bytes */
+
+/* The rows of some columns, or the texts of one, as a RecordBatch: its message says of each column the rows, and of each buffer its place. */
+struct batch {
+	struct {
+		uint64_t rows, nulls;
+	} nodes[2 * ARROW_COLUMNS_MAX];
+	struct {
+		const void *bytes;
+		uint64_t cnt;
+	} buffers[5 * ARROW_COLUMNS_MAX];
+	size_t node_cnt, buffer_cnt;
+};
+
+static uint64_t body_bytes(const struct batch *batch)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < batch->buffer_cnt; i++)
+		sum += (batch->buffers[i].cnt + ALIGN - 1) / ALIGN * ALIGN;
+	return sum;
+}
 
 /* struct Block of File.fbs: where a message is. */
 struct block {
@@ -256,18 +405,6 @@ static size_t add_schema(struct arrow *arrow)
 
 /* ---- batches ---- */
 
-/* The rows of some columns, or the texts of one, as a RecordBatch: its message says of each column the rows, and of each buffer its place. */
-struct batch {
-	struct {
-		uint64_t rows, nulls;
-	} nodes[2 * ARROW_COLUMNS_MAX];
-	struct {
-		const void *bytes;
-		uint64_t cnt;
-	} buffers[5 * ARROW_COLUMNS_MAX];
-	size_t node_cnt, buffer_cnt;
-};
-
 static void add_node(struct batch *batch, uint64_t rows, uint64_t nulls)
 {
 	batch->nodes[batch->node_cnt].rows = rows;
@@ -278,15 +415,6 @@ static void add_buffer(struct batch *batch, const void *bytes, uint64_t cnt)
 {
 	batch->buffers[batch->buffer_cnt].bytes = bytes;
 	batch->buffers[batch->buffer_cnt++].cnt = cnt;
-}
-
-static uint64_t body_bytes(const struct batch *batch)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < batch->buffer_cnt; i++)
-		sum += (batch->buffers[i].cnt + ALIGN - 1) / ALIGN * ALIGN;
-	return sum;
 }
 
 /* Returns where the table is. */
