@@ -15,8 +15,7 @@
 
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
-#include "user/cmd/pids.h"
-#include "user/cmd/selection.h"
+#include "user/cmd/targets.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
 #include "user/proc/breakpoints.h"

@@ -23,6 +23,69 @@
 #include "user/report/common.h"
 #include "user/report/rows.h"
 
+/* The table of the views: their names, and their columns in the order of top_row.values. */
+
+#define COLUMNS(...)                                         \
+	.columns = (const struct top_column[]){__VA_ARGS__}, \
+	.column_cnt = sizeof((const struct top_column[]){__VA_ARGS__}) / sizeof(struct top_column)
+
+const struct top_view_info top_views[TOP__VIEWS] = {
+	[TOP_ACTIONS] = {.name = "actions",
+			 .title = "Actions",
+			 .rows = "action",
+			 .sort = 2,
+			 COLUMNS({"calls/s", "calls_per_s", TOP_NUMBER, "calls that ended in the interval, a second"},
+				 {"mean ms", "mean_ms", TOP_MS, "of these"},
+				 {"%", "percent", TOP_PERCENT,
+				  "their time, of the interval's; a long call counts when it ends"},
+				 {"total %", "total_percent", TOP_PERCENT,
+				  "the same since the start, or the last reset"},
+				 {"calls", "calls", TOP_NUMBER, "since then"})},
+	[TOP_FUNCTIONS] = {.name = "functions",
+			   .title = "Functions",
+			   .rows = "function (file:line)",
+			   .sort = 0,
+			   COLUMNS({"own %", "self_percent", TOP_PERCENT,
+				    "CPU time in the function itself, of the interval's time"},
+				   {"total %", "total_percent", TOP_PERCENT, "with what it calls"},
+				   {"wait %", "wait_percent", TOP_PERCENT,
+				    "time that threads waited in it or in what it calls"},
+				   {"own s", "self_s", TOP_NUMBER, "CPU time since the start, or the last reset"},
+				   {"total s", "total_s", TOP_NUMBER, "with what it calls"})},
+	[TOP_WAITS] = {.name = "waits",
+		       .title = "Waits",
+		       .rows = "cause",
+		       .sort = 0,
+		       COLUMNS({"main ms/s", "main_ms_per_s", TOP_MS, "time of the main threads, each second"},
+			       {"all ms/s", "all_ms_per_s", TOP_MS, "of all threads"},
+			       {"main s", "main_s", TOP_NUMBER, "since the start, or the last reset"},
+			       {"all s", "all_s", TOP_NUMBER, "of all threads"})},
+	[TOP_THREADS] = {.name = "threads",
+			 .title = "Threads",
+			 .rows = "pid/tid name: causes of its waits",
+			 .sort = 0,
+			 COLUMNS({"CPU %", "cpu_percent", TOP_PERCENT, "of the interval, by samples"},
+				 {"queue %", "queue_percent", TOP_PERCENT, "ready to run, but others ran"},
+				 {"wait %", "wait_percent", TOP_PERCENT, "blocked"})},
+	[TOP_STEPS] = {.name = "steps",
+		       .title = "Steps",
+		       .rows = "process: its last steps",
+		       .sort = 1,
+		       COLUMNS({"steps", "steps", TOP_NUMBER, "since the start"},
+			       {"steps/s", "steps_per_s", TOP_NUMBER, "in the interval"},
+			       {"last ms", "last_ms", TOP_MS, "the last step"},
+			       {"mean ms", "mean_ms", TOP_MS, "of the last steps, at most 256"},
+			       {"p50 ms", "p50_ms", TOP_MS, "the same"}, {"p95 ms", "p95_ms", TOP_MS, "the same"},
+			       {"max ms", "max_ms", TOP_MS, "the same"})},
+	[TOP_PROCESSES] = {.name = "processes",
+			   .title = "Processes",
+			   .rows = "pid role name",
+			   .sort = 0,
+			   COLUMNS({"CPU %", "cpu_percent", TOP_NUMBER, "of one CPU, in the interval, by the kernel"},
+				   {"MB", "rss_mb", TOP_NUMBER, "resident memory; shared pages count for each"},
+				   {"threads", "threads", TOP_NUMBER, "it has now"})},
+};
+
 /* ---- steps ---- */
 
 static int compare_float(const void *a, const void *b)
