@@ -111,8 +111,8 @@ static char *words_of(const struct command *c, const struct argp_option *o)
 		fputc(' ', out);
 		for (const char *at = o->arg; *at; at++)
 			fputc(*at == '|' ? ' ' : *at, out);
-	} else if (o->arg && c->put_words) {
-		c->put_words(o->name, out);
+	} else if (o->arg && c->print_choices) {
+		c->print_choices(o->name, out);
 	}
 	if (fclose(out))
 		exit(1);

@@ -27,7 +27,7 @@ static int channel = -1;
 static pid_t child;
 static uint16_t port;
 static char request[16384];
-static struct sender_told told;
+static struct sender_status told;
 
 /* A server; listens: it has the port already, else nobody answers there. */
 static int begin(bool listens)
@@ -56,7 +56,7 @@ static int begin(bool listens)
 	}
 	close(channels[1]);
 	channel = channels[0];
-	told = (struct sender_told){};
+	told = (struct sender_status){};
 	return fd;
 }
 

@@ -18,10 +18,10 @@ struct command {
 	const char *help; /* one line */
 	bool traces;      /* looks at processes, and so needs capabilities */
 	/*
-	 * For completion: prints the words that the argument of an option can be, each behind a
+	 * For completion: prints what the argument of an option can be, each word behind a
 	 * space, where its table has no list of them; nothing: any. NULL: it has no such option.
 	 */
-	void (*put_words)(const char *option, FILE *out);
+	void (*print_choices)(const char *option, FILE *out);
 };
 
 /*
@@ -32,7 +32,7 @@ extern const struct command commands[];
 
 int cmd_report(int argc, char **argv);
 extern const struct argp cmd_report_argp;
-void cmd_report__put_words(const char *option, FILE *out);
+void cmd_report__print_choices(const char *option, FILE *out);
 
 int cmd_record(int argc, char **argv);
 extern const struct argp cmd_record_argp;
@@ -42,7 +42,7 @@ extern const struct argp cmd_flame_argp;
 
 int cmd_export(int argc, char **argv);
 extern const struct argp cmd_export_argp;
-void cmd_export__put_words(const char *option, FILE *out);
+void cmd_export__print_choices(const char *option, FILE *out);
 
 int cmd_diff(int argc, char **argv);
 extern const struct argp cmd_diff_argp;
@@ -55,7 +55,7 @@ extern const struct argp cmd_dump_argp;
 
 int cmd_top(int argc, char **argv);
 extern const struct argp cmd_top_argp;
-void cmd_top__put_words(const char *option, FILE *out);
+void cmd_top__print_choices(const char *option, FILE *out);
 
 int cmd_watch(int argc, char **argv);
 extern const struct argp cmd_watch_argp;

@@ -150,7 +150,7 @@ const struct argp cmd_export_argp = {
 	       " unless FILE is given) for another program.",
 };
 
-void cmd_export__put_words(const char *option, FILE *out)
+void cmd_export__print_choices(const char *option, FILE *out)
 {
 	if (strcmp(option, "format") != 0)
 		return;

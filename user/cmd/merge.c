@@ -86,7 +86,7 @@ static int look_at_record(const struct rec_hdr *record, void *ctx)
 {
 	const struct merge_reading *reading = ctx;
 
-	return merge__look(reading->merge, reading->file, record);
+	return merge__scan(reading->merge, reading->file, record);
 }
 
 static int add_record_to_merge(const struct rec_hdr *record, void *ctx)

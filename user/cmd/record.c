@@ -128,7 +128,7 @@ static int record_sink__open(struct record_sink *sink, const char *path, uint64_
 }
 
 /* To be called some times a second. 0 or -errno, also that of the file. */
-static int record_sink__look(struct record_sink *sink, uint64_t now_ns)
+static int record_sink__tick(struct record_sink *sink, uint64_t now_ns)
 {
 	sink->now_ns = now_ns;
 	sink->event_ns = sink->trigger ? trigger__before(sink->trigger, now_ns) : now_ns;
@@ -502,7 +502,7 @@ static int poll_ms(const struct record_args *args, const struct session_progress
 /* Has what --until waits for happened, and long enough ago for the other processes to come to the same step? */
 static bool is_over(const struct record_sink *sink, const struct session_progress *progress, uint64_t *seen_ns)
 {
-	if (!sink->trigger || !trigger__look(sink->trigger, progress->now_ns)->seen)
+	if (!sink->trigger || !trigger__check(sink->trigger, progress->now_ns)->seen)
 		return false;
 	*seen_ns = *seen_ns ?: progress->now_ns;
 	return progress->now_ns - *seen_ns >= TRIGGER_GOES_ON_NS;
@@ -524,7 +524,7 @@ static int run_session(struct session *session, const struct record_args *args, 
 	do {
 		err = session__poll(session, poll_ms(args, &progress));
 		session__progress(session, &progress);
-		err = err ?: record_sink__look(sink, progress.now_ns);
+		err = err ?: record_sink__tick(sink, progress.now_ns);
 		launch__reap(launch, false);
 		progress__show(&shown, &progress);
 	} while (!err && !interrupts && progress.alive && !progress.done && !launch->ended &&
@@ -532,7 +532,7 @@ static int run_session(struct session *session, const struct record_args *args, 
 		 (!args->duration_ns || progress.elapsed_ns < args->duration_ns));
 	progress__clear(&shown);
 	if (sink->trigger)
-		until__say(trigger__look(sink->trigger, progress.now_ns), session);
+		until__say(trigger__check(sink->trigger, progress.now_ns), session);
 	return err;
 }
 

@@ -311,7 +311,7 @@ static bool is_sort_key_before(size_t report, size_t key)
 	return false;
 }
 
-void cmd_report__put_words(const char *option, FILE *out)
+void cmd_report__print_choices(const char *option, FILE *out)
 {
 	if (strcmp(option, "sort") != 0)
 		return;

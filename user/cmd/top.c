@@ -259,7 +259,7 @@ const struct argp cmd_top_argp = {
 	       "terminal, top prints one picture as text after one interval; --batch prints one each interval.",
 };
 
-void cmd_top__put_words(const char *option, FILE *out)
+void cmd_top__print_choices(const char *option, FILE *out)
 {
 	for (int i = 0; i < TOP__VIEWS && !strcmp(option, "view"); i++)
 		fprintf(out, " %s", top_views[i].name);

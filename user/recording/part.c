@@ -121,7 +121,7 @@ bool recording_part__needs_reading(struct recording_part *part)
 	return more;
 }
 
-int recording_part__look(struct recording_part *part, const struct rec_hdr *record)
+int recording_part__scan(struct recording_part *part, const struct rec_hdr *record)
 {
 	return part->reading == 1 ? look_for_processes(part, record) : look_for_ids(part, record);
 }

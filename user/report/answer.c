@@ -19,7 +19,7 @@ static json_t *json_limit(const struct steps_of *of)
 {
 	json_t *verdict = steps_report__json_verdict(&of->verdict);
 
-	common__json_set(&verdict, "head", take_text(summary_words__limit(of)));
+	common__json_set(&verdict, "head", take_text(summary_text__limit(of)));
 	return verdict;
 }
 
@@ -37,7 +37,7 @@ static json_t *json_steps(const struct steps_of *of, size_t group)
 static json_t *json_place(struct job *job, const struct blame_group *group)
 {
 	char *place;
-	int err = summary_words__place(job, group, &place);
+	int err = summary_text__place(job, group, &place);
 
 	if (err)
 		return NULL;
@@ -51,8 +51,8 @@ static int set_words(struct job *job, const struct steps_of *of, size_t at, json
 	uint64_t total_ns = of->blame.all.total_ns;
 	json_t *words = json_object();
 
-	common__json_set(&words, "words", json_string(summary_words__cause(group->cause)));
-	common__json_set(&words, "how", take_text(summary_words__how(of, group)));
+	common__json_set(&words, "words", json_string(summary_text__cause(group->cause)));
+	common__json_set(&words, "how", take_text(summary_text__how(of, group)));
 	common__json_set(&words, "every", take_text(rhythm__text(&group->rhythm, group->step_cnt)));
 	common__json_set(&words, "place", json_place(job, group));
 	common__json_set(&words, "share", common__json_real(total_ns, (double)group->over_ns / (total_ns ?: 1)));

@@ -50,7 +50,7 @@ static json_t *json_slowdown(const struct summary *summary)
 
 	if (!slowdown->at)
 		return json_null();
-	if (group && summary_words__place(summary->job, group, &place))
+	if (group && summary_text__place(summary->job, group, &place))
 		return NULL;
 	steps = summary->track->steps;
 	object =

@@ -37,14 +37,14 @@ static int count(const struct rec_hdr *record, void *ctx)
 	struct copy *copy = ctx;
 
 	copy->record_cnt++;
-	return recording_part__look(copy->part, record);
+	return recording_part__scan(copy->part, record);
 }
 
 static int look(const struct rec_hdr *record, void *ctx)
 {
 	struct copy *copy = ctx;
 
-	return copy->at++ < copy->record_cnt ? recording_part__look(copy->part, record) : 0;
+	return copy->at++ < copy->record_cnt ? recording_part__scan(copy->part, record) : 0;
 }
 
 static int append(const struct rec_hdr *record, void *ctx)
@@ -121,15 +121,15 @@ static char *verdict_of(struct job *job, const char *kind, uint64_t since_ns)
 	stall = summary__stall(&summary);
 	if (!summary.track)
 		text = strdup("no whole step is in it");
-	else if (stall && asprintf(&text, "stalled for %s: mostly %s", summary_words__duration(stall->ns, ns),
-				   stall->cause ? summary_words__cause(stall->cause) : "running") < 0)
+	else if (stall && asprintf(&text, "stalled for %s: mostly %s", summary_text__duration(stall->ns, ns),
+				   stall->cause ? summary_text__cause(stall->cause) : "running") < 0)
 		text = NULL;
 	else if (!strcmp(kind, trigger_names[TRIGGER_STRAGGLER]))
 		text = summary__straggler_since(&summary, since_ns);
 	else if (!stall && !strcmp(kind, trigger_names[TRIGGER_SLOWER]) && summary__slowdown_group(&summary))
 		text = summary__slowdown_why(&summary);
 	else if (!stall)
-		text = summary_words__limit(&summary.of);
+		text = summary_text__limit(&summary.of);
 	summary__release(&summary);
 	return text;
 }

@@ -373,7 +373,7 @@ static int take(struct watched_jobs *jobs, const struct training *training, uint
 	return 1;
 }
 
-int watched_jobs__look(struct watched_jobs *jobs, struct session *session)
+int watched_jobs__update(struct watched_jobs *jobs, struct session *session)
 {
 	const struct training *found = NULL;
 	uint64_t now_ns = clock__ns(CLOCK_MONOTONIC);

@@ -201,7 +201,7 @@ struct sender {
 	uint64_t queue_bytes;
 	size_t answer_bytes;
 	uint64_t retry_ns, retry_at_ns;
-	struct sender_told told;
+	struct sender_progress progress;
 	bool gone; /* the one that watches */
 };
 
@@ -224,7 +224,7 @@ static void drop_first(struct sender *sender)
 
 	STAILQ_REMOVE_HEAD(&sender->queue, next);
 	sender->queue_bytes -= first->bytes;
-	sender->told.waiting--;
+	sender->progress.waiting--;
 	free(first);
 }
 
@@ -237,7 +237,7 @@ static void add(struct sender *sender, const struct sender_profile *profile, int
 
 	if (!new || pread(fd, new->data, st.st_size, 0) != st.st_size) {
 		free(new);
-		sender->told.lost++;
+		sender->progress.lost++;
 		return;
 	}
 	new->profile = *profile;
@@ -245,10 +245,10 @@ static void add(struct sender *sender, const struct sender_profile *profile, int
 	new->bytes = st.st_size;
 	STAILQ_INSERT_TAIL(&sender->queue, new, next);
 	sender->queue_bytes += new->bytes;
-	sender->told.waiting++;
-	while (sender->queue_bytes > SENDER_QUEUE_BYTES || sender->told.waiting > SENDER_QUEUE_MAX) {
+	sender->progress.waiting++;
+	while (sender->queue_bytes > SENDER_QUEUE_BYTES || sender->progress.waiting > SENDER_QUEUE_MAX) {
 		drop_first(sender);
-		sender->told.lost++;
+		sender->progress.lost++;
 	}
 }
 
@@ -287,7 +287,7 @@ static void take_messages(struct sender *sender)
 static void tell(struct sender *sender)
 {
 	/* If there is no room, the next one says it. */
-	(void)!send(sender->channel, &sender->told, sizeof(sender->told), MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)!send(sender->channel, &sender->progress, sizeof(sender->progress), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* ---- requests ---- */
@@ -341,15 +341,15 @@ static int post(struct sender *sender, const struct waiting *item)
 	lib.curl_easy_setopt(sender->curl, CURLOPT_POSTFIELDS, item->data);
 	lib.curl_easy_setopt(sender->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)item->bytes);
 	code = lib.curl_easy_perform(sender->curl);
-	sender->told.error[0] = 0;
+	sender->progress.error[0] = 0;
 	if (code != CURLE_OK) {
-		snprintf(sender->told.error, SENDER_ERROR, "%s", lib.curl_easy_strerror(code));
+		snprintf(sender->progress.error, SENDER_ERROR, "%s", lib.curl_easy_strerror(code));
 		return -EAGAIN;
 	}
 	lib.curl_easy_getinfo(sender->curl, CURLINFO_RESPONSE_CODE, &status);
 	if (status >= 200 && status < 300)
 		return 0;
-	snprintf(sender->told.error, SENDER_ERROR, "the server answers with status %ld", status);
+	snprintf(sender->progress.error, SENDER_ERROR, "the server answers with status %ld", status);
 	return is_lasting(status) ? -EPERM : -EAGAIN;
 }
 
@@ -368,8 +368,8 @@ static void send_first(struct sender *sender)
 			sender->retry_ns = RETRY_MAX_NS;
 		sender->retry_at_ns = clock__ns(CLOCK_MONOTONIC) + sender->retry_ns;
 	} else {
-		sender->told.sent += !err;
-		sender->told.lost += err != 0;
+		sender->progress.sent += !err;
+		sender->progress.lost += err != 0;
 		drop_first(sender);
 		sender->retry_ns = 0;
 	}
@@ -521,18 +521,19 @@ int push__open(struct push *push, const struct push_options *options)
 /* Says when it begins and ends to fail; what waits for longer than the queue has room is lost. */
 static void hear(struct push *push)
 {
-	struct sender_told told;
+	struct sender_progress progress;
 
-	while (push->channel >= 0 && recv(push->channel, &told, sizeof(told), MSG_DONTWAIT) == sizeof(told)) {
-		told.error[SENDER_ERROR - 1] = 0;
-		push->told = told;
-		if (*told.error && !push->fails)
+	while (push->channel >= 0 &&
+	       recv(push->channel, &progress, sizeof(progress), MSG_DONTWAIT) == sizeof(progress)) {
+		progress.error[SENDER_ERROR - 1] = 0;
+		push->progress = progress;
+		if (*progress.error && !push->fails)
 			log__warn("look at the server, or choose another one with --push",
 				  "cannot push profiles to %s: %s; keeps the last %llu MB of them", push->options.url,
-				  told.error, SENDER_QUEUE_BYTES >> 20);
-		else if (!*told.error && push->fails)
+				  progress.error, SENDER_QUEUE_BYTES >> 20);
+		else if (!*progress.error && push->fails)
 			log__info("pushes profiles to %s again", push->options.url);
-		push->fails = *told.error;
+		push->fails = *progress.error;
 	}
 }
 
@@ -550,9 +551,9 @@ static void look_after(struct push *push, uint64_t now_ns)
 			  WIFSIGNALED(status) ? "signal" : "status",
 			  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 		hear(push);
-		push->sent_before += push->told.sent;
-		push->lost_before += push->told.lost + push->told.waiting;
-		push->told = (struct sender_told){};
+		push->sent_before += push->progress.sent;
+		push->lost_before += push->progress.lost + push->progress.waiting;
+		push->progress = (struct sender_progress){};
 		push->sender = 0;
 		close(push->channel);
 		push->channel = -1;
@@ -626,12 +627,12 @@ void push__skip(struct push *push)
 
 uint64_t push__sent(const struct push *push)
 {
-	return push->sent_before + push->told.sent;
+	return push->sent_before + push->progress.sent;
 }
 
 uint64_t push__lost(const struct push *push)
 {
-	return push->lost_before + push->told.lost;
+	return push->lost_before + push->progress.lost;
 }
 
 void push__close(struct push *push)

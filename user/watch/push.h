@@ -34,7 +34,7 @@ struct sender_profile {
 };
 
 /* Its answers, so far. */
-struct sender_told {
+struct sender_progress {
 	uint64_t sent, lost, waiting;
 	char error[SENDER_ERROR]; /* why the last one could not be sent; "": it was */
 };
@@ -62,7 +62,7 @@ struct push {
 	int channel; /* to the sender */
 	pid_t sender, maker;
 	uint64_t started_ns, next_ns, from_ns;
-	struct sender_told told;           /* by the sender that runs */
+	struct sender_progress progress;   /* by the sender that runs */
 	uint64_t sent_before, lost_before; /* by those that have ended, and what never came to one */
 	bool fails;
 	char headers[PUSH_HEADER_BYTES + 1];

@@ -264,7 +264,7 @@ static int keep_event(struct watch *watch, const struct trigger_event *event)
 /* Keeps the next event, if there is one and it may be kept. 0 or -errno that ends the session. */
 static int look_for_events(struct watch *watch)
 {
-	const struct trigger_event *event = trigger__look(watch->trigger, watch->now_ns);
+	const struct trigger_event *event = trigger__check(watch->trigger, watch->now_ns);
 	int err;
 
 	if (!event->seen)
@@ -272,19 +272,19 @@ static int look_for_events(struct watch *watch)
 	watch->event_ns = watch->event_ns ?: watch->now_ns;
 	if (watch->now_ns - watch->event_ns < TRIGGER_GOES_ON_NS || events__busy(&watch->events))
 		return 0;
-	if (event->untold)
-		log__warn(NULL, "%" PRIu64 " more events came while %d waited to be kept: these are not", event->untold,
-			  TRIGGER_EVENTS_MAX);
+	if (event->unreported)
+		log__warn(NULL, "%" PRIu64 " more events came while %d waited to be kept: these are not",
+			  event->unreported, TRIGGER_EVENTS_MAX);
 	err = keep_event(watch, event);
 	trigger__take(watch->trigger);
-	watch->event_ns = trigger__look(watch->trigger, watch->now_ns)->seen ? watch->now_ns : 0;
+	watch->event_ns = trigger__check(watch->trigger, watch->now_ns)->seen ? watch->now_ns : 0;
 	return err;
 }
 
 /* The ring keeps what tells of an event until that is kept, too: from when on. */
 static uint64_t kept_from(const struct watch *watch)
 {
-	const struct trigger_event *event = trigger__look(watch->trigger, watch->now_ns);
+	const struct trigger_event *event = trigger__check(watch->trigger, watch->now_ns);
 
 	return event->seen && event->start_ns < watch->now_ns ? event->start_ns : watch->now_ns;
 }
@@ -694,7 +694,7 @@ static int look_for_jobs(struct watch *watch)
 	if (watch->now_ns < watch->next_look_ns)
 		return 0;
 	begin_ns = deputy__cpu_ns();
-	got = watched_jobs__look(&watch->jobs, watch->session);
+	got = watched_jobs__update(&watch->jobs, watch->session);
 	late_ns = pace_looks(watch, deputy__cpu_ns() - begin_ns);
 	watch->next_look_ns = got > 0 ? 0 : watch->now_ns + LOOK_NS;
 	if (watch->next_look_ns < late_ns)

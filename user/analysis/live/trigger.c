@@ -18,7 +18,7 @@
 /* A process that makes steps. */
 struct watched {
 	uint32_t pid;
-	bool told; /* that it stands still */
+	bool reported; /* that it stands still */
 	bool rests;
 	uint64_t ns[TRIGGER_STEPS]; /* the last steps, each at its number modulo that */
 	uint64_t step_cnt;
@@ -118,7 +118,7 @@ static int add_event(struct trigger *trigger, enum trigger_kind kind, const stru
 		if (all[i].pid == process->pid && all[i].kind == kind)
 			return 0;
 	if (trigger->events.cnt == TRIGGER_EVENTS_MAX) {
-		all[0].untold++;
+		all[0].unreported++;
 		return 0;
 	}
 	event.seen = true;
@@ -176,7 +176,7 @@ static int add_tick(struct trigger *trigger, const struct rec_step *record)
 
 	if (!process || record->time_ns < process->active_ns)
 		return 0;
-	process->told = false;
+	process->reported = false;
 	process->active_ns = process->step_end_ns = record->time_ns;
 	step = (struct timed_step){.index = process->last_step, .end_ns = record->time_ns};
 	return record->phase_ns[PHASE_OTHER] ? add_to_pace(trigger, process, &step, record->phase_ns[PHASE_OTHER]) : 0;
@@ -197,7 +197,7 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 			return -ENOMEM;
 		process->pid = record->pid;
 	}
-	process->told = false;
+	process->reported = false;
 	ns = step.duration_ns > step.besides_ns ? step.duration_ns - step.besides_ns : 0;
 	process->active_ns = process->step_end_ns = step.end_ns;
 	process->last_step = step.index;
@@ -277,7 +277,7 @@ int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t
 	return 0;
 }
 
-const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_ns)
+const struct trigger_event *trigger__check(struct trigger *trigger, uint64_t now_ns)
 {
 	static const struct trigger_event none;
 	struct watched *all = trigger->processes.items;
@@ -286,7 +286,7 @@ const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_
 		uint64_t still_ns = now_ns > all[i].active_ns ? now_ns - all[i].active_ns : 0;
 		uint64_t given_ns = trigger->options.ns[TRIGGER_STALL];
 
-		if (all[i].told || all[i].rests || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
+		if (all[i].reported || all[i].rests || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
 			continue;
 		if (given_ns || still_ns > STALL_STEPS * median_ns(&all[i])) /* without memory: at the next look */
 			add_event(trigger, TRIGGER_STALL, &all[i],
@@ -306,7 +306,7 @@ void trigger__take(struct trigger *trigger)
 		return;
 	process = find(trigger, all[0].pid);
 	if (all[0].kind == TRIGGER_STALL && process)
-		process->told = true;
+		process->reported = true;
 	memmove(all, all + 1, --trigger->events.cnt * sizeof(*all));
 }
 
