@@ -20,8 +20,8 @@
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"
 #include "user/page/page.h"
-#include "user/report/answer.h"
 #include "user/report/common.h"
+#include "user/report/summary.h"
 
 #define OUTPUT_DEFAULT "flame.html"
 /* A browser draws this many without a pause; they make some 6 MB of page. */
@@ -194,7 +194,7 @@ static int read_recording(const char *file, bool native, struct flame *flame, st
 	if (!err) {
 		if (out) {
 			out->about = about(job);
-			out->answer = answer__json(&view);
+			out->answer = summary__answer_json(&view);
 		}
 		err = !out || (out->about && out->answer) ? flame__add(flame, job, view.steps, native) : -ENOMEM;
 		if (!err && lanes)

@@ -81,4 +81,13 @@ char *summary__straggler_since(const struct summary *summary, uint64_t from_ns);
 /* In summary_json.c. */
 int summary__json(struct job *job, const struct report_options *options, FILE *out);
 
+/*
+ * The answer of a recording, for views that draw it: what the steps and the summary report say of each
+ * track. Returns {shown, tracks}: the index of the track that the reports show first, null without tracks;
+ * and of each track of the view, in its order, `verdict` and `causes` as report --steps --json has
+ * them, with the words of the summary (`words`, `head`, `how`, `place`), and of each cause its
+ * `share` of the time of all steps and the indexes of its `steps`. NULL: no memory.
+ */
+json_t *summary__answer_json(const struct steps_view *view);
+
 #endif
