@@ -82,7 +82,7 @@ struct merge_reading {
 	size_t file;
 };
 
-static int look_at_record(const struct rec_hdr *record, void *ctx)
+static int scan_record(const struct rec_hdr *record, void *ctx)
 {
 	const struct merge_reading *reading = ctx;
 
@@ -145,8 +145,8 @@ static int read_all(const struct merge_args *arguments, struct merge *merge,
 	int err = 0;
 
 	for (size_t i = 0; i < arguments->file_cnt && !err; i++)
-		err = (fn == look_at_record ? input__read : input__read_again)(arguments->files[i], fn,
-									       &(struct merge_reading){merge, i});
+		err = (fn == scan_record ? input__read : input__read_again)(arguments->files[i], fn,
+									    &(struct merge_reading){merge, i});
 	return err;
 }
 
@@ -182,7 +182,7 @@ int cmd_merge(int argc, char **argv)
 	parse__or_die(&cmd_merge_argp, argc, argv, 0, &arguments);
 	merge = merge__new(arguments.file_cnt, write_record, &writing);
 	if (merge)
-		err = read_all(&arguments, merge, look_at_record);
+		err = read_all(&arguments, merge, scan_record);
 	if (!err)
 		err = check_fit(merge, &arguments);
 	if (!err)

@@ -376,24 +376,24 @@ static void put_cost(struct job *job, uint32_t pid, struct arrow *arrow)
 }
 
 /* The last look at a process before a time; NULL: none. *at: where to go on; times ascend. */
-static const struct rec_resources *look_before(const struct resource_samples *samples, uint64_t time_ns, size_t *at)
+static const struct rec_resources *reading_before(const struct resource_samples *samples, uint64_t time_ns, size_t *at)
 {
 	while (*at < samples->cnt && samples->items[*at].time_ns <= time_ns)
 		++*at;
 	return *at ? &samples->items[*at - 1] : NULL;
 }
 
-struct looks {
+struct readings {
 	struct resource_samples samples;
 	size_t at;
 	const struct rec_resources *last; /* before the minute */
 };
 
-/* What it used between the last look before the minute, or the first of all, and the last one in it: looks are a second apart. */
-static void put_use(struct looks *looks, uint64_t end_ns, struct arrow *arrow)
+/* What it used between the last reading before the minute, or the first of all, and the last one in it: readings are a second apart. */
+static void put_use(struct readings *readings, uint64_t end_ns, struct arrow *arrow)
 {
-	const struct resource_samples *samples = &looks->samples;
-	const struct rec_resources *now = look_before(samples, end_ns, &looks->at), *before = looks->last;
+	const struct resource_samples *samples = &readings->samples;
+	const struct rec_resources *now = reading_before(samples, end_ns, &readings->at), *before = readings->last;
 	int64_t cpu_ns = -1, rss_bytes = -1;
 
 	if (!before && samples->cnt)
@@ -404,7 +404,7 @@ static void put_use(struct looks *looks, uint64_t end_ns, struct arrow *arrow)
 	}
 	put_known(arrow, cpu_ns);
 	put_known(arrow, rss_bytes);
-	looks->last = now;
+	readings->last = now;
 }
 
 /* What else is known of a minute: sums, and how many readings they are of. */
@@ -423,7 +423,7 @@ static struct minute_use *use_at(const struct job *job, const struct minutes_of 
 	return minute < 0 || minute >= (int64_t)of->cnt ? NULL : &uses[minute];
 }
 
-/* How long its quotas were used up, between looks a second apart. */
+/* How long its quotas were used up, between readings a second apart. */
 static void add_throttles(struct job *job, const struct minutes_of *of, struct minute_use *uses)
 {
 	size_t cnt;
@@ -481,7 +481,7 @@ static void put_more_use(const struct minute_use *use, struct arrow *arrow)
 	put_ratio(arrow, use->milliwatts_cnt, use->milliwatts / 1000 / use->milliwatts_cnt);
 }
 
-static void put_window(struct tables *tables, const struct minutes_of *of, size_t i, struct looks *looks,
+static void put_window(struct tables *tables, const struct minutes_of *of, size_t i, struct readings *readings,
 		       const struct minute_use *use, struct arrow *arrow)
 {
 	const struct minute *minute = &of->minutes[i];
@@ -502,7 +502,7 @@ static void put_window(struct tables *tables, const struct minutes_of *of, size_
 	arrow__int(arrow, minute->slow_steps);
 	arrow__int(arrow, lost(tables->job));
 	put_cost(tables->job, of->target->pid, arrow);
-	put_use(looks, end_ns, arrow);
+	put_use(readings, end_ns, arrow);
 	put_more_use(use, arrow);
 	arrow__end_row(arrow);
 }
@@ -514,7 +514,7 @@ static int put_windows(struct tables *tables, struct arrow *arrow)
 	size_t at = 0;
 
 	while (gpu && (of = next_process(tables, &at))) {
-		struct looks looks = {.samples = resource_samples__of(tables->job, of->target->pid)};
+		struct readings readings = {.samples = resource_samples__of(tables->job, of->target->pid)};
 		struct minute_use *uses = calloc(of->cnt, sizeof(*uses));
 
 		if (!uses)
@@ -523,7 +523,7 @@ static int put_windows(struct tables *tables, struct arrow *arrow)
 		add_gpu_readings(tables->job, gpu, of, uses);
 		for (size_t i = 0; i < of->cnt; i++)
 			if (of->minutes[i].seen_ns || of->minutes[i].rested_ns || of->minutes[i].steps)
-				put_window(tables, of, i, &looks, &uses[i], arrow);
+				put_window(tables, of, i, &readings, &uses[i], arrow);
 		free(uses);
 	}
 	return gpu ? 0 : -ENOMEM;

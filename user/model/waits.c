@@ -197,18 +197,18 @@ int waits__resolve(struct samples *samples, bool (*is_asked)(uint32_t pid, uint3
 
 /* ---- disks ---- */
 
-#define LEAST_BYTES 65536         /* fewer are a log, or a module that is imported */
-#define ONE_SIDED   10            /* so many times as many bytes in one direction as in the other */
-#define LOOKS_APART 3000000000ULL /* farther from the wait than that, a look says nothing of it */
+#define LEAST_BYTES    65536         /* fewer are a log, or a module that is imported */
+#define ONE_SIDED      10            /* so many times as many bytes in one direction as in the other */
+#define READINGS_APART 3000000000ULL /* farther from the wait than that, a reading says nothing of it */
 
 /* What a process read and wrote from before a wait until after it. */
 struct traffic {
 	uint64_t read_bytes, written_bytes, major_faults;
 };
 
-static int compare_look(const struct rec_resources *look, uint32_t pid, uint64_t time_ns)
+static int compare_reading(const struct rec_resources *reading, uint32_t pid, uint64_t time_ns)
 {
-	return look->pid != pid ? COMPARE(look->pid, pid) : COMPARE(look->time_ns, time_ns);
+	return reading->pid != pid ? COMPARE(reading->pid, pid) : COMPARE(reading->time_ns, time_ns);
 }
 
 static uint64_t difference(uint64_t from, uint64_t to)
@@ -217,20 +217,21 @@ static uint64_t difference(uint64_t from, uint64_t to)
 }
 
 /* false: it is not known. */
-static bool find_traffic(const struct rec_resources *looks, size_t cnt, const struct sample *wait, struct traffic *out)
+static bool find_traffic(const struct rec_resources *readings, size_t cnt, const struct sample *wait,
+			 struct traffic *out)
 {
 	uint64_t ns = wait->waits > 1 ? wait->weight_ns / wait->waits : wait->weight_ns;
 	uint64_t start_ns = wait->time_ns > ns ? wait->time_ns - ns : 0;
-	size_t to = SEARCH(i, 0, cnt, compare_look(&looks[i], wait->pid, wait->time_ns) < 0);
-	size_t from = SEARCH(i, 0, cnt, compare_look(&looks[i], wait->pid, start_ns) <= 0);
+	size_t to = SEARCH(i, 0, cnt, compare_reading(&readings[i], wait->pid, wait->time_ns) < 0);
+	size_t from = SEARCH(i, 0, cnt, compare_reading(&readings[i], wait->pid, start_ns) <= 0);
 	const struct rec_resources *first, *last;
 
 	if (!from || to == cnt)
 		return false;
-	first = &looks[from - 1];
-	last = &looks[to];
+	first = &readings[from - 1];
+	last = &readings[to];
 	if (first->pid != wait->pid || last->pid != wait->pid || !(first->known & last->known & RESOURCES_DISK) ||
-	    start_ns - first->time_ns > LOOKS_APART || last->time_ns - wait->time_ns > LOOKS_APART)
+	    start_ns - first->time_ns > READINGS_APART || last->time_ns - wait->time_ns > READINGS_APART)
 		return false;
 	out->read_bytes = difference(first->read_bytes, last->read_bytes);
 	out->written_bytes = difference(first->written_bytes, last->written_bytes);
@@ -276,14 +277,14 @@ static bool is_open(const struct sample *wait)
 void waits__correct_disk(struct samples *samples, struct resources *resources)
 {
 	size_t cnt;
-	const struct rec_resources *looks = resources__samples(resources, &cnt);
+	const struct rec_resources *readings = resources__samples(resources, &cnt);
 
 	for (size_t i = 0; i < samples__cnt(samples) && cnt; i++) {
 		struct sample wait = samples__get(samples, i);
 		struct traffic traffic;
 		unsigned int cause;
 
-		if (!is_open(&wait) || !find_traffic(looks, cnt, &wait, &traffic))
+		if (!is_open(&wait) || !find_traffic(readings, cnt, &wait, &traffic))
 			continue;
 		cause = decide(&wait, &traffic);
 		if (cause != CAUSE_NONE)

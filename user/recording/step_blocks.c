@@ -360,7 +360,7 @@ struct packing {
  * The parts of the block, and which is the rest: the longest of those that nearly all steps have, so
  * that steps without it, which are exact, are few.
  */
-static void look_at_parts(struct packing *packing)
+static void measure_parts(struct packing *packing)
 {
 	const struct step_thread *thread = packing->thread;
 	struct step_model *model = packing->model;
@@ -491,7 +491,7 @@ static struct rec_steps *make_block(struct step_thread *thread)
 	if (!packing.model || !block)
 		goto fail;
 	split_step(&steps[0], &first);
-	look_at_parts(&packing);
+	measure_parts(&packing);
 	*block = (struct rec_steps){.pid = thread->pid,
 				    .tid = thread->tid,
 				    .rule = steps->rule,

@@ -40,7 +40,7 @@ static int count(const struct rec_hdr *record, void *ctx)
 	return recording_part__scan(copy->part, record);
 }
 
-static int look(const struct rec_hdr *record, void *ctx)
+static int scan_record(const struct rec_hdr *record, void *ctx)
 {
 	struct copy *copy = ctx;
 
@@ -200,7 +200,7 @@ static int keep(const struct events *events, const struct recording_writer *ring
 	int err = 0, end_err;
 
 	while (!err && recording_part__needs_reading(copy->part))
-		err = read_ring(ring, copy->record_cnt ? look : count, copy);
+		err = read_ring(ring, copy->record_cnt ? scan_record : count, copy);
 	err = err ?: recording_writer__new(path, &copy->writer);
 	if (err)
 		return err;

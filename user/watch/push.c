@@ -537,7 +537,7 @@ static void hear(struct push *push)
 	}
 }
 
-static void look_after(struct push *push, uint64_t now_ns)
+static void reap_children(struct push *push, uint64_t now_ns)
 {
 	int status;
 
@@ -595,7 +595,7 @@ bool push__is_due(struct push *push, uint64_t now_ns)
 {
 	if (!push->options.url)
 		return false;
-	look_after(push, now_ns);
+	reap_children(push, now_ns);
 	if (!push->next_ns) {
 		push->next_ns = now_ns + push->options.every_ns;
 		push->from_ns = now_ns;

@@ -34,17 +34,17 @@
 #include "user/watch/metrics.h"
 #include "user/watch/push.h"
 
-#define ROOM_BYTES   5000000000ull /* of the disk that shall stay free, or ROOM_PERCENT of it, if that is less */
-#define ROOM_PERCENT 10
-#define ROOM_AGAIN   1.2 /* times as much ends the shortage */
+#define ROOM_BYTES     5000000000ull /* of the disk that shall stay free, or ROOM_PERCENT of it, if that is less */
+#define ROOM_PERCENT   10
+#define ROOM_AGAIN     1.2 /* times as much ends the shortage */
 
-#define POLL_MS      100
+#define POLL_MS        100
 
-#define LOOK_SHARE   5              /* looks for jobs, with the attaches, take a fifth of a processor at most, */
-#define LOOKED_MAX   60000000000ull /* once they have taken so much more */
-#define METRICS_NS   5000000000ull
-#define HOUR_NS      3600000000000ull
-#define LOOK_NS      2000000000ull
+#define SCAN_SHARE     5              /* looks for jobs, with the attaches, take a fifth of a processor at most, */
+#define SCANS_TOOK_MAX 60000000000ull /* once they have taken so much more */
+#define METRICS_NS     5000000000ull
+#define HOUR_NS        3600000000000ull
+#define SCAN_NS        2000000000ull
 
 enum watch_pause {
 	WATCH_RUNS,
@@ -69,9 +69,9 @@ struct watch {
 	struct metrics metrics;
 	int failed;      /* -errno of what somebody has asked for: the end */
 	int metrics_err; /* of the last time they were written */
-	uint64_t now_ns, next_look_ns, next_metrics_ns, next_room_ns;
-	uint64_t looked_ns, looked_at_ns; /* what looks have taken, less what they may; at the last one */
-	bool looks_late;
+	uint64_t now_ns, next_scan_ns, next_metrics_ns, next_room_ns;
+	uint64_t scans_took_ns, scanned_at_ns; /* what scans have taken, less what they may; at the last one */
+	bool scans_late;
 	bool short_of_room; /* at the last look */
 	uint64_t event_ns;  /* when the first event that waits was seen; 0: there is none */
 	uint64_t hour_ns;   /* begin of this hour */
@@ -262,7 +262,7 @@ static int keep_event(struct watch *watch, const struct trigger_event *event)
 }
 
 /* Keeps the next event, if there is one and it may be kept. 0 or -errno that ends the session. */
-static int look_for_events(struct watch *watch)
+static int keep_next_event(struct watch *watch)
 {
 	const struct trigger_event *event = trigger__check(watch->trigger, watch->now_ns);
 	int err;
@@ -451,7 +451,7 @@ static enum watch_pause find_pause(struct watch *watch)
 	if (!access(watch->paused_path, F_OK) || errno != ENOENT)
 		return WATCH_PAUSE_ASKED;
 	if (watch->now_ns >= watch->next_room_ns) {
-		watch->next_room_ns = watch->now_ns + LOOK_NS;
+		watch->next_room_ns = watch->now_ns + SCAN_NS;
 		watch->short_of_room =
 			room__is_short_at(watch->options->state, watch->options->leave_free, watch->short_of_room);
 	}
@@ -668,37 +668,37 @@ static int push_profiles(struct watch *watch)
 }
 
 /* Of a host with very many processes, or on which jobs come and go all the time. When may the next one be? */
-static uint64_t pace_looks(struct watch *watch, uint64_t took_ns)
+static uint64_t pace_scans(struct watch *watch, uint64_t took_ns)
 {
-	uint64_t since_ns = watch->now_ns - watch->looked_at_ns, paid_ns = since_ns / LOOK_SHARE;
+	uint64_t since_ns = watch->now_ns - watch->scanned_at_ns, paid_ns = since_ns / SCAN_SHARE;
 
-	watch->looked_ns = (watch->looked_ns > paid_ns ? watch->looked_ns - paid_ns : 0) + took_ns;
-	watch->looked_at_ns = watch->now_ns;
-	if (!watch->looked_ns)
-		watch->looks_late = false;
-	if (watch->looked_ns <= LOOKED_MAX)
+	watch->scans_took_ns = (watch->scans_took_ns > paid_ns ? watch->scans_took_ns - paid_ns : 0) + took_ns;
+	watch->scanned_at_ns = watch->now_ns;
+	if (!watch->scans_took_ns)
+		watch->scans_late = false;
+	if (watch->scans_took_ns <= SCANS_TOOK_MAX)
 		return 0;
-	if (!watch->looks_late)
+	if (!watch->scans_late)
 		log__warn("stepflame ps shows them",
 			  "looks for new jobs less often: many processes that have torch come and go, or the host has "
 			  "very many");
-	watch->looks_late = true;
-	return watch->now_ns + (watch->looked_ns - LOOKED_MAX) * LOOK_SHARE;
+	watch->scans_late = true;
+	return watch->now_ns + (watch->scans_took_ns - SCANS_TOOK_MAX) * SCAN_SHARE;
 }
 
-static int look_for_jobs(struct watch *watch)
+static int scan_for_jobs(struct watch *watch)
 {
 	uint64_t begin_ns, late_ns;
 	int got;
 
-	if (watch->now_ns < watch->next_look_ns)
+	if (watch->now_ns < watch->next_scan_ns)
 		return 0;
 	begin_ns = deputy__cpu_ns();
 	got = watched_jobs__update(&watch->jobs, watch->session);
-	late_ns = pace_looks(watch, deputy__cpu_ns() - begin_ns);
-	watch->next_look_ns = got > 0 ? 0 : watch->now_ns + LOOK_NS;
-	if (watch->next_look_ns < late_ns)
-		watch->next_look_ns = late_ns;
+	late_ns = pace_scans(watch, deputy__cpu_ns() - begin_ns);
+	watch->next_scan_ns = got > 0 ? 0 : watch->now_ns + SCAN_NS;
+	if (watch->next_scan_ns < late_ns)
+		watch->next_scan_ns = late_ns;
 	return got < 0 ? got : 0;
 }
 
@@ -725,7 +725,7 @@ static int watch_for_a_while(struct watch *watch, struct session_progress *progr
 
 	session__progress(watch->session, progress);
 	watch->now_ns = progress->now_ns;
-	err = err ?: recording_writer__tick(watch->ring, kept_from(watch)) ?: look_for_jobs(watch) ?: look_for_events(watch);
+	err = err ?: recording_writer__tick(watch->ring, kept_from(watch)) ?: scan_for_jobs(watch) ?: keep_next_event(watch);
 	err = err ?: keep_regularly(watch) ?: push_profiles(watch);
 	events__busy(&watch->events);
 	tell_metrics(watch, progress);

@@ -549,7 +549,7 @@ static bool follows_call(const struct flow *flow, const struct flow_node *node)
  * Walks all nodes that can follow a node. *returns: a return can be reached without a call on the
  * way. Returns whether no indirect call can be reached.
  */
-static bool look_behind(const struct flow *flow, size_t from, uint8_t *seen, uint32_t *queue, bool *returns)
+static bool search_behind(const struct flow *flow, size_t from, uint8_t *seen, uint32_t *queue, bool *returns)
 {
 	enum { QUIET = 1, ANY = 2 }; /* reached without a call on the way; reached in any way */
 	size_t cnt = 0;
@@ -607,7 +607,7 @@ static uint32_t find_soft_ends(const struct flow *flow, struct site *out)
 		if ((node->kind != FLOW_BRANCH && node->kind != FLOW_JUMP) || !node->emulated || node->refused ||
 		    node->leaf || !node->reached || !follows_call(flow, node) || tries++ >= TRIES_MAX)
 			continue;
-		if (!look_behind(flow, i, seen, queue, &returns) || !returns)
+		if (!search_behind(flow, i, seen, queue, &returns) || !returns)
 			continue;
 		out[cnt] = (struct site){.depth = -1, .emulated = true};
 		cnt += !elf__offset(flow->elf, node->vaddr, &out[cnt].offset);

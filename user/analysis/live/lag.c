@@ -177,7 +177,7 @@ static void end_block(struct lag *lag, const struct lag_member *of, uint64_t now
 	}
 }
 
-static bool look(struct lag *lag, const struct lag_member *of, double percent, struct lag_found *found)
+static bool find_lag(struct lag *lag, const struct lag_member *of, double percent, struct lag_found *found)
 {
 	struct lag_member *all = lag->members.items;
 	bool seen = false;
@@ -223,7 +223,7 @@ bool lag__add_step(struct lag *lag, const struct timed_step *step, uint32_t perc
 	if (!is_block_over(lag, member, step->end_ns))
 		return false;
 	end_block(lag, member, step->end_ns);
-	return look(lag, member, percent, found);
+	return find_lag(lag, member, percent, found);
 }
 
 void lag__free(struct lag *lag)

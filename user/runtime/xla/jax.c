@@ -117,7 +117,7 @@ static bool read_pjrt_table(const struct process *process, const struct mapped_f
 #define HEAD_WORDS  (TABLE_HEAD / 8)
 
 /* Searches one range. A page that cannot be read, or is not there, is skipped with its chunk. */
-static int look_through(const struct process *process, const struct mapped_file *file, const struct elf *elf,
+static int search_range(const struct process *process, const struct mapped_file *file, const struct elf *elf,
 			uint64_t start, uint64_t end, uint64_t *word, struct pjrt_table *found, int cnt)
 {
 	struct pjrt_table table;
@@ -163,7 +163,7 @@ int pjrt__find(const struct process *process, const struct mapped_file *file, co
 	if (!word)
 		return -ENOMEM;
 	for (size_t i = 0; i < data.cnt && cnt >= 0; i++)
-		cnt = look_through(process, file, elf, data.range[i].start, data.range[i].end, word, out, cnt);
+		cnt = search_range(process, file, elf, data.range[i].start, data.range[i].end, word, out, cnt);
 	free(word);
 	return cnt > 0 ? 0 : -ENOENT;
 }
