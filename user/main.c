@@ -17,7 +17,7 @@ static void print_help(FILE *out)
 	fputs("Usage: stepflame COMMAND [OPTION...]\n"
 	      "Watch a running PyTorch or Lightning job from outside.\n\n",
 	      out);
-	for (const struct command *c = commands; c->name; c++)
+	for (const struct command *c, *const *at = commands; (c = *at); at++)
 		fprintf(out, "  %-10s %s\n", c->name, c->help);
 	fputs("\n  --help     this, as -h does\n"
 	      "  --version  the version\n\n"
@@ -47,11 +47,10 @@ static int run_command(const struct command *c, int argc, char **argv)
 
 static const struct command *find_command(const char *name)
 {
-	const struct command *c = commands;
-
-	while (c->name && strcmp(c->name, name))
-		c++;
-	return c->name ? c : NULL;
+	for (const struct command *c, *const *at = commands; (c = *at); at++)
+		if (!strcmp(c->name, name))
+			return c;
+	return NULL;
 }
 
 static int refuse(const char *name)
@@ -60,7 +59,7 @@ static int refuse(const char *name)
 	bool option = name[0] == '-';
 	const char *kind = option ? "option" : "command";
 
-	for (const struct command *c = commands; c->name && !option; c++)
+	for (const struct command *c, *const *at = commands; (c = *at) && !option; at++)
 		similar__try(&similar, c->name);
 	similar__try(&similar, option ? "--help" : "help");
 	if (option)

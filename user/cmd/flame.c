@@ -126,7 +126,7 @@ static error_t parse_flame_or_die(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-const struct argp cmd_flame_argp = {
+static const struct argp flame_argp = {
 	.options = options,
 	.parser = parse_flame_or_die,
 	.args_doc = "[FILE]",
@@ -437,7 +437,7 @@ static int write_page(const struct flame_args *arguments, struct flame *flame, s
 	return err;
 }
 
-int cmd_flame(int argc, char **argv)
+static int run_flame(int argc, char **argv)
 {
 	struct flame_args arguments = {0};
 	struct flame *flame = flame__new();
@@ -446,7 +446,7 @@ int cmd_flame(int argc, char **argv)
 	struct page page = {.flame = flame, .lanes = lanes, .uses = uses};
 	int err = flame && lanes && uses ? 0 : -ENOMEM;
 
-	parse__or_die(&cmd_flame_argp, argc, argv, 0, &arguments);
+	parse__or_die(&flame_argp, argc, argv, 0, &arguments);
 	if (!arguments.files[0])
 		arguments.files[0] = INPUT_DEFAULT;
 	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
@@ -473,3 +473,10 @@ out:
 	flame__free(flame);
 	return log__exit_code(err);
 }
+
+const struct command command_flame = {
+	.name = "flame",
+	.run = run_flame,
+	.argp = &flame_argp,
+	.help = "draw where the time of each step went, as a page for a browser",
+};

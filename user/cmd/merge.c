@@ -68,7 +68,7 @@ static error_t parse_merge_or_die(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-const struct argp cmd_merge_argp = {
+static const struct argp merge_argp = {
 	.options = options,
 	.parser = parse_merge_or_die,
 	.args_doc = "FILE FILE... -o OUT",
@@ -172,14 +172,14 @@ static int write_merged(const struct merge_args *arguments, struct merge *merge,
 	return writing->err ?: err;
 }
 
-int cmd_merge(int argc, char **argv)
+static int run_merge(int argc, char **argv)
 {
 	struct merge_args arguments = {0};
 	struct merge_writing writing = {0};
 	struct merge *merge;
 	int err = -ENOMEM;
 
-	parse__or_die(&cmd_merge_argp, argc, argv, 0, &arguments);
+	parse__or_die(&merge_argp, argc, argv, 0, &arguments);
 	merge = merge__new(arguments.file_cnt, write_record, &writing);
 	if (merge)
 		err = read_all(&arguments, merge, scan_record);
@@ -190,3 +190,10 @@ int cmd_merge(int argc, char **argv)
 	merge__free(merge);
 	return log__exit_code(err);
 }
+
+const struct command command_merge = {
+	.name = "merge",
+	.run = run_merge,
+	.argp = &merge_argp,
+	.help = "join the recordings of several ranks into one",
+};

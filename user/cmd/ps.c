@@ -69,7 +69,7 @@ static error_t parse_ps(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp cmd_ps_argp = {
+static const struct argp ps_argp = {
 	.options = options,
 	.parser = parse_ps,
 	.doc = "List the processes of this host that have torch or JAX, with what stepflame can see of them.\v"
@@ -319,7 +319,7 @@ static int print_text(const struct ps_row *rows, size_t cnt)
 	return add_rows(&table, &columns, rows, cnt) ?: common__flush(stdout);
 }
 
-int cmd_ps(int argc, char **argv)
+static int run_ps(int argc, char **argv)
 {
 	struct ps_args args = {0};
 	struct trainings trainings;
@@ -327,7 +327,7 @@ int cmd_ps(int argc, char **argv)
 	size_t cnt;
 	int err;
 
-	parse__or_die(&cmd_ps_argp, argc, argv, 0, &args);
+	parse__or_die(&ps_argp, argc, argv, 0, &args);
 	err = trainings__find(&trainings);
 	if (err)
 		return log__exit_code(err);
@@ -342,3 +342,11 @@ int cmd_ps(int argc, char **argv)
 	trainings__release(&trainings);
 	return log__exit_code(err);
 }
+
+const struct command command_ps = {
+	.name = "ps",
+	.run = run_ps,
+	.argp = &ps_argp,
+	.help = "list the training processes of this host",
+	.traces = true,
+};

@@ -469,7 +469,7 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp cmd_record_argp = {
+static const struct argp record_argp = {
 	.options = options,
 	.parser = parse_record,
 	.args_doc = "[-p PID | --job NAME | --all]\n-- CMD [ARG...]",
@@ -669,7 +669,7 @@ static int check_output(const char *path)
 	return err;
 }
 
-int cmd_record(int argc, char **argv)
+static int run_record(int argc, char **argv)
 {
 	struct record_args args = {.output = INPUT_DEFAULT,
 				   .session = {.frequency = FREQUENCY, .usage_of_users = true}};
@@ -679,7 +679,7 @@ int cmd_record(int argc, char **argv)
 	int err;
 
 	args.session.actions = args.actions;
-	parse__or_die(&cmd_record_argp, argc, argv, ARGP_IN_ORDER, &args);
+	parse__or_die(&record_argp, argc, argv, ARGP_IN_ORDER, &args);
 	if (!args.command)
 		targets__choose_or_die(&args.targets, "record", "recording");
 	sigaction(SIGINT, &action, NULL);
@@ -702,3 +702,11 @@ int cmd_record(int argc, char **argv)
 	}
 	return log__exit_code(err);
 }
+
+const struct command command_record = {
+	.name = "record",
+	.run = run_record,
+	.argp = &record_argp,
+	.help = "attach to a running job, or start one, and record it",
+	.traces = true,
+};

@@ -248,7 +248,7 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp cmd_top_argp = {
+static const struct argp top_argp = {
 	.options = options,
 	.parser = parse_top,
 	.args_doc = "[-p PID | --job NAME | --all]",
@@ -259,7 +259,7 @@ const struct argp cmd_top_argp = {
 	       "terminal, top prints one picture as text after one interval; --batch prints one each interval.",
 };
 
-void cmd_top__print_choices(const char *option, FILE *out)
+static void print_choices(const char *option, FILE *out)
 {
 	for (int i = 0; i < TOP__VIEWS && !strcmp(option, "view"); i++)
 		fprintf(out, " %s", top_views[i].name);
@@ -438,7 +438,7 @@ static void catch_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-int cmd_top(int argc, char **argv)
+static int run_top(int argc, char **argv)
 {
 	struct top_args args = {.session = {.frequency = FREQUENCY, .live_ns = INTERVAL_NS, .usage = true},
 				.view = TOP__VIEWS,
@@ -447,7 +447,7 @@ int cmd_top(int argc, char **argv)
 	int err;
 
 	args.session.actions = args.actions;
-	parse__or_die(&cmd_top_argp, argc, argv, 0, &args);
+	parse__or_die(&top_argp, argc, argv, 0, &args);
 	targets__choose_or_die(&args.targets, "top", "watching");
 	if (!args.batch && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))) {
 		args.batch = true;
@@ -472,3 +472,12 @@ int cmd_top(int argc, char **argv)
 	job__free(live.job);
 	return log__exit_code(err);
 }
+
+const struct command command_top = {
+	.name = "top",
+	.run = run_top,
+	.argp = &top_argp,
+	.help = "watch a running job live",
+	.traces = true,
+	.print_choices = print_choices,
+};

@@ -456,7 +456,7 @@ static error_t parse_watch(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp cmd_watch_argp = {
+static const struct argp watch_argp = {
 	.options = options,
 	.parser = parse_watch,
 	.args_doc = "\nstatus\npause [JOB]\nresume [JOB]\ntrigger [JOB]",
@@ -489,7 +489,7 @@ static int parse(int argc, char **argv, struct config *config, struct watch_args
 	bool says_state;
 	int err;
 
-	parse__or_die(&cmd_watch_argp, argc, argv, 0, args);
+	parse__or_die(&watch_argp, argc, argv, 0, args);
 	path = args->config;
 	says_state = args->watch.state != defaults.watch.state;
 	if (!question->verb || !says_state) {
@@ -498,7 +498,7 @@ static int parse(int argc, char **argv, struct config *config, struct watch_args
 		if (err)
 			return err;
 		args->triggers_of_file = until__given(&args->watch.trigger);
-		parse__or_die(&cmd_watch_argp, argc, argv, 0, args);
+		parse__or_die(&watch_argp, argc, argv, 0, args);
 	}
 	question->state = args->watch.state;
 	if (says_state || path)
@@ -507,7 +507,7 @@ static int parse(int argc, char **argv, struct config *config, struct watch_args
 	return 0;
 }
 
-int cmd_watch(int argc, char **argv)
+static int run_watch(int argc, char **argv)
 {
 	static const int never[] = {'d', OPT_CONFIG, 0};
 	struct watch_args args = {
@@ -525,7 +525,7 @@ int cmd_watch(int argc, char **argv)
 			},
 	};
 	struct config config = {
-		.argp = &cmd_watch_argp, .input = &args, .section = "watch", .never = never, .many = OPT_TRIGGER};
+		.argp = &watch_argp, .input = &args, .section = "watch", .never = never, .many = OPT_TRIGGER};
 	struct sigaction action = {.sa_handler = on_stop_signal};
 	int err;
 
@@ -543,3 +543,11 @@ int cmd_watch(int argc, char **argv)
 	config__free(&config);
 	return log__exit_code(err);
 }
+
+const struct command command_watch = {
+	.name = "watch",
+	.run = run_watch,
+	.argp = &watch_argp,
+	.help = "watch all jobs of this host, and keep what led to an event",
+	.traces = true,
+};
