@@ -53,7 +53,7 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
-static int refuse(const char *name)
+static int refuse_name(const char *name)
 {
 	struct similar similar = {.word = name};
 	bool option = name[0] == '-';
@@ -88,7 +88,7 @@ static int help(const char *name)
 	const struct command *c = name ? find_command(name) : NULL;
 
 	if (name && strcmp(name, "help"))
-		return c ? run_command(c, 2, argv) : refuse(name);
+		return c ? run_command(c, 2, argv) : refuse_name(name);
 	print_help(stdout);
 	return end_of_output();
 }
@@ -121,7 +121,7 @@ int main(int argc, char **argv)
 	if (command)
 		return run_command(command, argc - 1, argv + 1);
 	if (*name)
-		return refuse(name);
+		return refuse_name(name);
 	print_help(stderr);
 	return SF_EXIT_USAGE;
 }

@@ -150,7 +150,7 @@ static int add_record_to_flame(const struct rec_hdr *record, void *ctx)
 }
 
 /* malloc'ed; NULL: no memory. */
-static char *about(struct job *job)
+static char *describe_recording(struct job *job)
 {
 	char *text = NULL;
 	size_t bytes;
@@ -193,7 +193,7 @@ static int read_recording(const char *file, bool native, struct flame *flame, st
 		err = steps_view__new(job, &options, &view);
 	if (!err) {
 		if (out) {
-			out->about = about(job);
+			out->about = describe_recording(job);
 			out->answer = summary__answer_json(&view);
 		}
 		err = !out || (out->about && out->answer) ? flame__add(flame, job, view.steps, native) : -ENOMEM;

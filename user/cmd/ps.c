@@ -151,7 +151,7 @@ struct ps_columns {
 	size_t workers, python, framework, job, seen; /* 0: left out */
 };
 
-static void widen(size_t *width, const char *text)
+static void fit_column(size_t *width, const char *text)
 {
 	size_t needs = columns__of_text(text);
 
@@ -177,9 +177,9 @@ static struct ps_columns choose_columns(const struct ps_row *rows, size_t cnt)
 	bool any_job = false;
 
 	for (size_t i = 0; i < cnt; i++) {
-		widen(&columns.framework, rows[i].framework);
-		widen(&columns.job, rows[i].job);
-		widen(&columns.seen, rows[i].seen);
+		fit_column(&columns.framework, rows[i].framework);
+		fit_column(&columns.job, rows[i].job);
+		fit_column(&columns.seen, rows[i].seen);
 		any_job |= rows[i].job[0];
 	}
 	if (text__columns() == SIZE_MAX)

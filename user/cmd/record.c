@@ -624,7 +624,7 @@ static void print_summary(const struct record_args *args, const struct record_si
 	job__free(whole);
 }
 
-static int record(const struct record_args *args, struct record_sink *sink, struct launch *launch)
+static int record_targets(const struct record_args *args, struct record_sink *sink, struct launch *launch)
 {
 	struct session *session;
 	int err = session__new(&args->session, record_sink__add, sink, &session);
@@ -692,7 +692,7 @@ static int run_record(int argc, char **argv)
 	if (until__given(&args.until))
 		sink.trigger = trigger__new(&args.until);
 	err = sink.job && (sink.trigger || !until__given(&args.until)) ? job__only_count_children(sink.job) : -ENOMEM;
-	err = err ?: record(&args, &sink, &launch);
+	err = err ?: record_targets(&args, &sink, &launch);
 	launch_user__release(&args.runs_as);
 	record_sink__release(&sink);
 	launch__close(&launch);

@@ -267,7 +267,7 @@ static void tell_left_out(const struct trainings *t, const char *job)
 }
 
 /* Returns the exit code. */
-static int choose(const struct trainings *t, struct targets *targets, const char *verb, const char *doing)
+static int choose_targets(const struct trainings *t, struct targets *targets, const char *verb, const char *doing)
 {
 	bool only = !targets->all && !targets->job;
 	char text[256];
@@ -308,7 +308,7 @@ void targets__choose_or_die(struct targets *targets, const char *verb, const cha
 		log__error(NULL, "out of memory");
 		exit(SF_EXIT_ERROR);
 	}
-	code = choose(&trainings, targets, verb, doing);
+	code = choose_targets(&trainings, targets, verb, doing);
 	trainings__release(&trainings);
 	if (code)
 		exit(code);

@@ -319,7 +319,7 @@ static int print_batch(struct live_view *live)
 	return err ?: common__flush(stdout);
 }
 
-static int draw(struct live_view *live)
+static int draw_frame(struct live_view *live)
 {
 	struct array lines = {0};
 	int err;
@@ -362,7 +362,7 @@ static int take_snapshot(struct live_view *live)
 	}
 	top_frame__release(&live->frame);
 	live->frame = frame;
-	return live->screen ? draw(live) : print_batch(live);
+	return live->screen ? draw_frame(live) : print_batch(live);
 }
 
 /* Returns 0, -errno, or 1 to end. */
@@ -378,7 +378,7 @@ static int attend_keys(struct live_view *live)
 		err = command == TOP_QUIT;
 		keys++;
 	}
-	return err ?: keys && live->frames ? draw(live) : 0;
+	return err ?: keys && live->frames ? draw_frame(live) : 0;
 }
 
 static int run_live(struct live_view *live)

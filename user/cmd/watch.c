@@ -84,7 +84,7 @@ static int explain(const struct watch_question *question, int err)
 }
 
 /* 0 and *answer, or -errno after a message. */
-static int ask(const struct watch_question *question, const char *request, json_t **answer)
+static int ask_watch(const struct watch_question *question, const char *request, json_t **answer)
 {
 	int err = control__ask(question->state, request, answer);
 	const char *why, *fix;
@@ -148,14 +148,14 @@ static void print_status(const struct watch_question *question, const json_t *st
 /* Asks until it is not busy with an event any more. 0 and *answer, or -errno after a message. */
 static int ask_patiently(const struct watch_question *question, const char *request, json_t **answer)
 {
-	int err = ask(question, request, answer);
+	int err = ask_watch(question, request, answer);
 
 	for (int i = 0; !err && json_object_get(*answer, "busy"); i++) {
 		json_decref(*answer);
 		if (i == ASKED_SECONDS * ASKED_HZ)
 			return explain(question, -ETIMEDOUT);
 		wait_a_little();
-		err = ask(question, request, answer);
+		err = ask_watch(question, request, answer);
 	}
 	return err;
 }
@@ -481,7 +481,7 @@ static void on_stop_signal(int signal)
  * The line says which file, and wins over it: it is parsed before the file, and again after it. Who asks, and says where the one that
  * watches has its folder, needs no file. 0 or -errno after a message.
  */
-static int parse(int argc, char **argv, struct config *config, struct watch_args *args)
+static int parse_all(int argc, char **argv, struct config *config, struct watch_args *args)
 {
 	const struct watch_args defaults = *args;
 	struct watch_question *question = &args->question;
@@ -529,7 +529,7 @@ static int run_watch(int argc, char **argv)
 	struct sigaction action = {.sa_handler = on_stop_signal};
 	int err;
 
-	if (parse(argc, argv, &config, &args)) {
+	if (parse_all(argc, argv, &config, &args)) {
 		config__free(&config);
 		return SF_EXIT_USAGE;
 	}

@@ -268,13 +268,13 @@ static void write_out(struct arrow *arrow, const void *bytes, size_t cnt)
 }
 
 /* Sets a field of 8 bytes or less, which the table has. */
-static void set(struct arrow *arrow, const struct flatbuffer_table *table, unsigned int field, uint64_t value,
-		size_t bytes)
+static void set_field(struct arrow *arrow, const struct flatbuffer_table *table, unsigned int field, uint64_t value,
+		      size_t bytes)
 {
 	flatbuffer__set(&arrow->message, flatbuffer_table__field(table, field), value, bytes);
 }
 
-static void refer(struct arrow *arrow, const struct flatbuffer_table *table, unsigned int field, size_t to)
+static void set_reference(struct arrow *arrow, const struct flatbuffer_table *table, unsigned int field, size_t to)
 {
 	flatbuffer__refer(&arrow->message, flatbuffer_table__field(table, field), to);
 }
@@ -288,9 +288,9 @@ static struct flatbuffer_table begin_message(struct arrow *arrow, enum message_h
 	flatbuffer__begin(&arrow->message);
 	message = flatbuffer__table(&arrow->message, fields, 4);
 	flatbuffer__refer(&arrow->message, FLATBUFFER_ROOT, message.at);
-	set(arrow, &message, MESSAGE_VERSION, VERSION_V5, 2);
-	set(arrow, &message, MESSAGE_TYPE, header, 1);
-	set(arrow, &message, MESSAGE_BODY_BYTES, body_bytes, 8);
+	set_field(arrow, &message, MESSAGE_VERSION, VERSION_V5, 2);
+	set_field(arrow, &message, MESSAGE_TYPE, header, 1);
+	set_field(arrow, &message, MESSAGE_BODY_BYTES, body_bytes, 8);
 	return message;
 }
 
@@ -324,8 +324,8 @@ static struct flatbuffer_table add_int_type(struct arrow *arrow, int bits)
 	static const uint8_t fields[] = {4, 1};
 	struct flatbuffer_table type = flatbuffer__table(&arrow->message, fields, 2);
 
-	set(arrow, &type, INT_BITS, bits, 4);
-	set(arrow, &type, INT_SIGNED, true, 1);
+	set_field(arrow, &type, INT_BITS, bits, 4);
+	set_field(arrow, &type, INT_SIGNED, true, 1);
 	return type;
 }
 
@@ -343,13 +343,13 @@ static size_t add_type(struct arrow *arrow, enum arrow_type type, enum type_id *
 	case ARROW_DOUBLE:
 		*id = TYPE_FLOAT;
 		table = flatbuffer__table(&arrow->message, short_field, 1);
-		set(arrow, &table, 0, PRECISION_DOUBLE, 2);
+		set_field(arrow, &table, 0, PRECISION_DOUBLE, 2);
 		return table.at;
 	case ARROW_TIME:
 		*id = TYPE_TIMESTAMP;
 		table = flatbuffer__table(&arrow->message, timestamp_fields, 2);
-		set(arrow, &table, TIMESTAMP_UNIT, UNIT_MICRO, 2);
-		refer(arrow, &table, TIMESTAMP_ZONE, flatbuffer__text(&arrow->message, "UTC"));
+		set_field(arrow, &table, TIMESTAMP_UNIT, UNIT_MICRO, 2);
+		set_reference(arrow, &table, TIMESTAMP_ZONE, flatbuffer__text(&arrow->message, "UTC"));
 		return table.at;
 	default:
 		*id = type == ARROW_BOOL ? TYPE_BOOL : type == ARROW_TEXTS ? TYPE_LIST : TYPE_UTF8;
@@ -368,19 +368,19 @@ static size_t add_field(struct arrow *arrow, const char *name, enum arrow_type t
 	size_t type_at, children;
 	enum type_id type_id;
 
-	refer(arrow, &field, FIELD_NAME, flatbuffer__text(&arrow->message, name));
-	set(arrow, &field, FIELD_NULLABLE, nullable, 1);
+	set_reference(arrow, &field, FIELD_NAME, flatbuffer__text(&arrow->message, name));
+	set_field(arrow, &field, FIELD_NULLABLE, nullable, 1);
 	type_at = add_type(arrow, type, &type_id);
-	set(arrow, &field, FIELD_TYPE_ID, type_id, 1);
-	refer(arrow, &field, FIELD_TYPE, type_at);
+	set_field(arrow, &field, FIELD_TYPE_ID, type_id, 1);
+	set_reference(arrow, &field, FIELD_TYPE, type_at);
 	if (type == ARROW_TEXT) {
 		encoding = flatbuffer__table(&arrow->message, encoding_fields, 2);
-		refer(arrow, &field, FIELD_DICTIONARY, encoding.at);
-		set(arrow, &encoding, ENCODING_ID, id, 8);
-		refer(arrow, &encoding, ENCODING_INDEX, add_int_type(arrow, 32).at);
+		set_reference(arrow, &field, FIELD_DICTIONARY, encoding.at);
+		set_field(arrow, &encoding, ENCODING_ID, id, 8);
+		set_reference(arrow, &encoding, ENCODING_INDEX, add_int_type(arrow, 32).at);
 	}
 	children = flatbuffer__vector(&arrow->message, type == ARROW_TEXTS, FLATBUFFER_OFFSET, FLATBUFFER_OFFSET);
-	refer(arrow, &field, FIELD_CHILDREN, children);
+	set_reference(arrow, &field, FIELD_CHILDREN, children);
 	if (type == ARROW_TEXTS)
 		flatbuffer__refer(&arrow->message, children + FLATBUFFER_ITEMS,
 				  add_field(arrow, "item", ARROW_TEXT, false, id));
@@ -393,7 +393,7 @@ static size_t add_schema(struct arrow *arrow)
 	struct flatbuffer_table schema = flatbuffer__table(&arrow->message, fields, 2);
 	size_t list = flatbuffer__vector(&arrow->message, arrow->column_cnt, FLATBUFFER_OFFSET, FLATBUFFER_OFFSET);
 
-	refer(arrow, &schema, SCHEMA_FIELDS, list);
+	set_reference(arrow, &schema, SCHEMA_FIELDS, list);
 	for (size_t i = 0; i < arrow->column_cnt; i++) {
 		const struct arrow_column *is = arrow->columns[i].is;
 
@@ -425,9 +425,9 @@ static size_t add_batch(struct arrow *arrow, const struct batch *batch, uint64_t
 	size_t nodes, buffers;
 	uint64_t offset = 0;
 
-	set(arrow, &table, BATCH_ROWS, rows, 8);
+	set_field(arrow, &table, BATCH_ROWS, rows, 8);
 	nodes = flatbuffer__vector(&arrow->message, batch->node_cnt, NODE_BYTES, ALIGN);
-	refer(arrow, &table, BATCH_NODES, nodes);
+	set_reference(arrow, &table, BATCH_NODES, nodes);
 	for (size_t i = 0; i < batch->node_cnt; i++) {
 		size_t at = nodes + FLATBUFFER_ITEMS + i * NODE_BYTES;
 
@@ -435,7 +435,7 @@ static size_t add_batch(struct arrow *arrow, const struct batch *batch, uint64_t
 		flatbuffer__set(&arrow->message, at + 8, batch->nodes[i].nulls, 8);
 	}
 	buffers = flatbuffer__vector(&arrow->message, batch->buffer_cnt, BUFFER_BYTES, ALIGN);
-	refer(arrow, &table, BATCH_BUFFERS, buffers);
+	set_reference(arrow, &table, BATCH_BUFFERS, buffers);
 	for (size_t i = 0; i < batch->buffer_cnt; i++) {
 		size_t at = buffers + FLATBUFFER_ITEMS + i * BUFFER_BYTES;
 
@@ -491,7 +491,7 @@ static void arrow__write_batch(struct arrow *arrow)
 		add_column(&batch, &arrow->columns[i], arrow->row_cnt);
 	bytes = body_bytes(&batch);
 	message = begin_message(arrow, HEADER_BATCH, bytes);
-	refer(arrow, &message, MESSAGE_HEADER, add_batch(arrow, &batch, arrow->row_cnt));
+	set_reference(arrow, &message, MESSAGE_HEADER, add_batch(arrow, &batch, arrow->row_cnt));
 	write_message(arrow, &arrow->batches, bytes);
 	write_body(arrow, &batch);
 	arrow__begin_batch(arrow);
@@ -523,9 +523,9 @@ static void write_dictionary(struct arrow *arrow, const struct arrow_data *colum
 		bytes = body_bytes(&batch);
 		message = begin_message(arrow, HEADER_DICTIONARY, bytes);
 		dictionary = flatbuffer__table(&arrow->message, fields, 2);
-		refer(arrow, &message, MESSAGE_HEADER, dictionary.at);
-		set(arrow, &dictionary, DICTIONARY_ID, id, 8);
-		refer(arrow, &dictionary, DICTIONARY_DATA, add_batch(arrow, &batch, cnt));
+		set_reference(arrow, &message, MESSAGE_HEADER, dictionary.at);
+		set_field(arrow, &dictionary, DICTIONARY_ID, id, 8);
+		set_reference(arrow, &dictionary, DICTIONARY_DATA, add_batch(arrow, &batch, cnt));
 		write_message(arrow, &arrow->dictionaries, bytes);
 		write_body(arrow, &batch);
 	}
@@ -542,7 +542,7 @@ static void arrow__write_head(struct arrow *arrow)
 
 	write_out(arrow, MAGIC, strlen(MAGIC));
 	message = begin_message(arrow, HEADER_SCHEMA, 0);
-	refer(arrow, &message, MESSAGE_HEADER, add_schema(arrow));
+	set_reference(arrow, &message, MESSAGE_HEADER, add_schema(arrow));
 	write_message(arrow, NULL, 0);
 }
 
@@ -551,7 +551,7 @@ static void refer_to_blocks(struct arrow *arrow, const struct flatbuffer_table *
 {
 	size_t list = flatbuffer__vector(&arrow->message, blocks->cnt, sizeof(struct block), ALIGN);
 
-	refer(arrow, footer, field, list);
+	set_reference(arrow, footer, field, list);
 	if (!arrow->message.failed && blocks->cnt)
 		memcpy(arrow->message.bytes + list + FLATBUFFER_ITEMS, blocks->items,
 		       blocks->cnt * sizeof(struct block));
@@ -568,8 +568,8 @@ static void write_footer(struct arrow *arrow)
 	flatbuffer__begin(&arrow->message);
 	footer = flatbuffer__table(&arrow->message, fields, 4);
 	flatbuffer__refer(&arrow->message, FLATBUFFER_ROOT, footer.at);
-	set(arrow, &footer, FOOTER_VERSION, VERSION_V5, 2);
-	refer(arrow, &footer, FOOTER_SCHEMA, add_schema(arrow));
+	set_field(arrow, &footer, FOOTER_VERSION, VERSION_V5, 2);
+	set_reference(arrow, &footer, FOOTER_SCHEMA, add_schema(arrow));
 	refer_to_blocks(arrow, &footer, FOOTER_DICTIONARIES, &arrow->dictionaries);
 	refer_to_blocks(arrow, &footer, FOOTER_BATCHES, &arrow->batches);
 	if (arrow->message.failed) {

@@ -343,7 +343,7 @@ static const struct arrow_column window_columns[] = {
 	NULLABLE("gpu_watts", DOUBLE),
 };
 
-static uint64_t lost(struct job *job)
+static uint64_t lost_in_job(struct job *job)
 {
 	size_t cnt;
 	const struct job_counter *counters = job__counters(job, &cnt);
@@ -500,7 +500,7 @@ static void put_window(struct tables *tables, const struct minutes_of *of, size_
 	put_known(arrow, minute->waits ? (int64_t)minute->on_cpu_ns : -1);
 	arrow__int(arrow, minute->gc_ns);
 	arrow__int(arrow, minute->slow_steps);
-	arrow__int(arrow, lost(tables->job));
+	arrow__int(arrow, lost_in_job(tables->job));
 	put_cost(tables->job, of->target->pid, arrow);
 	put_use(readings, end_ns, arrow);
 	put_more_use(use, arrow);

@@ -623,7 +623,7 @@ const struct gpu *job__gpu(struct job *job)
 	return gpu__join(&job->gpu, &job->names, job__window(job)) ? NULL : &job->gpu;
 }
 
-static int refine(struct job *job)
+static int refine_samples(struct job *job)
 {
 	struct boundaries *boundaries = boundaries__new(job);
 	int err;
@@ -642,7 +642,7 @@ static int refine(struct job *job)
 
 const struct samples *job__samples(struct job *job)
 {
-	if (job->unrefined && refine(job))
+	if (job->unrefined && refine_samples(job))
 		return NULL;
 	job->unrefined = false;
 	return &job->samples;

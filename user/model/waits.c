@@ -250,7 +250,7 @@ static unsigned int only_direction(const struct traffic *traffic)
 }
 
 /* What the wait's call leaves open, if the bytes decide it. CAUSE_NONE: it stays as it is. */
-static unsigned int decide(const struct sample *wait, const struct traffic *traffic)
+static unsigned int decide_direction(const struct sample *wait, const struct traffic *traffic)
 {
 	uint32_t rule = wait->syscall < 0 ? CAUSE_UNKNOWN : syscall__rule(wait->syscall);
 	unsigned int only = only_direction(traffic);
@@ -286,7 +286,7 @@ void waits__correct_disk(struct samples *samples, struct resources *resources)
 
 		if (!is_open(&wait) || !find_traffic(readings, cnt, &wait, &traffic))
 			continue;
-		cause = decide(&wait, &traffic);
+		cause = decide_direction(&wait, &traffic);
 		if (cause != CAUSE_NONE)
 			samples__set_cause(samples, i, cause);
 	}

@@ -89,7 +89,7 @@ static void shift_low(struct bit_coder *coder)
 	coder->low = (coder->low & 0xffffffu) << 8;
 }
 
-static void widen(struct bit_coder *coder)
+static void widen_range(struct bit_coder *coder)
 {
 	while (coder->range < RANGE_MIN) {
 		coder->range <<= 8;
@@ -100,7 +100,7 @@ static void widen(struct bit_coder *coder)
 	}
 }
 
-static void learn(struct bit_odds *odds, unsigned int bit)
+static void learn_bit(struct bit_odds *odds, unsigned int bit)
 {
 	int one = BIT_EVEN + odds->lean, rate = 2560 / (10 * odds->seen + 16);
 	int lean;
@@ -126,8 +126,8 @@ static unsigned int bit_coder__bit(struct bit_coder *coder, struct bit_odds *odd
 		coder->code -= coder->reads ? bound : 0;
 		coder->range -= bound;
 	}
-	widen(coder);
-	learn(odds, bit);
+	widen_range(coder);
+	learn_bit(odds, bit);
 	return bit;
 }
 
@@ -147,7 +147,7 @@ static uint64_t bit_coder__even_bits(struct bit_coder *coder, unsigned int cnt, 
 		else if (bit)
 			coder->low += coder->range;
 		got = got << 1 | bit;
-		widen(coder);
+		widen_range(coder);
 	}
 	return got;
 }
@@ -199,7 +199,7 @@ static uint64_t step_quantum__ns(unsigned int quantum)
 }
 
 /* So that outliers move it no more than others. */
-static void follow(struct part_model *part, uint64_t ns, uint64_t unit_ns)
+static void follow_median(struct part_model *part, uint64_t ns, uint64_t unit_ns)
 {
 	int64_t limit = part->expected_ns >> (part->seen < SETTLED ? part->seen : SETTLED);
 	int64_t move = (int64_t)(ns - part->expected_ns) / 4;
@@ -259,7 +259,7 @@ static bool code_part(struct part_model *part, struct bit_coder *coder, uint64_t
 	if (number < 0 || (uint64_t)number > PART_MAX / unit_ns)
 		return false;
 	*ns = number * unit_ns;
-	follow(part, *ns, unit_ns);
+	follow_median(part, *ns, unit_ns);
 	return true;
 }
 
@@ -566,7 +566,7 @@ static struct step_thread *thread_of(struct step_packer *packer, uint32_t pid, u
 	return thread;
 }
 
-static int grow(struct step_thread *thread)
+static int grow_thread(struct step_thread *thread)
 {
 	size_t room = thread->room ? 2 * thread->room : 64;
 	struct rec_step *steps;
@@ -593,7 +593,7 @@ int step_packer__add(struct step_packer *packer, const struct rec_hdr *record)
 		err = flush_thread(packer, thread);
 	if (!err && !fits)
 		return packer->sink(record, packer->ctx);
-	err = err ?: grow(thread);
+	err = err ?: grow_thread(thread);
 	if (err)
 		return err;
 	thread->steps[thread->cnt++] = *step;

@@ -260,7 +260,7 @@ static bool say_measured(const struct summary *summary, char *out, size_t room)
 /* ---- which rank has held the others up for some time, when the whole recording is too long to show it ---- */
 
 /* The steps that begin then or later. */
-static struct step_track since(const struct step_track *track, uint64_t from_ns)
+static struct step_track track_since(const struct step_track *track, uint64_t from_ns)
 {
 	struct step_track part = *track;
 
@@ -296,7 +296,7 @@ char *summary__straggler_since(const struct summary *summary, uint64_t from_ns)
 	char *text = NULL;
 
 	for (size_t i = 0; tracks && i < view->track_cnt; i++)
-		tracks[i] = since(&view->tracks[i], from_ns);
+		tracks[i] = track_since(&view->tracks[i], from_ns);
 	if (tracks)
 		ranks = ranks__new(summary->job, tracks, view->track_cnt);
 	if (ranks && !ranks__straggler(summary->job, view->steps, ranks, view->track_cnt, &straggler))

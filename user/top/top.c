@@ -246,7 +246,7 @@ static struct top_row *top_frame__add_row(struct top_frame *frame, enum top_view
 	return row;
 }
 
-static uint64_t growth(uint64_t now, uint64_t before)
+static uint64_t growth_since(uint64_t now, uint64_t before)
 {
 	return now > before ? now - before : 0;
 }
@@ -274,13 +274,13 @@ static int interval__add_action(struct interval *interval, const struct row *row
 
 	if (!out)
 		return -ENOMEM;
-	calls = growth(row->val.calls, seen->calls);
-	ns = growth(row->val.total_ns, seen->total_ns);
+	calls = growth_since(row->val.calls, seen->calls);
+	ns = growth_since(row->val.total_ns, seen->total_ns);
 	out->values[0] = interval->seconds > 0 ? calls / interval->seconds : NAN;
 	out->values[1] = calls ? ns / 1e6 / calls : NAN;
 	out->values[2] = percent_of_interval(ns, interval->seconds);
-	out->values[3] = percent_of_interval(growth(row->val.total_ns, seen->base_ns), interval->base_seconds);
-	out->values[4] = growth(row->val.calls, seen->base_calls);
+	out->values[3] = percent_of_interval(growth_since(row->val.total_ns, seen->base_ns), interval->base_seconds);
+	out->values[4] = growth_since(row->val.calls, seen->base_calls);
 	seen->calls = row->val.calls;
 	seen->total_ns = row->val.total_ns;
 	return 0;
@@ -595,14 +595,14 @@ static int set_header(struct interval *interval)
 	frame->rss_bytes = interval->usage->rss_bytes;
 	frame->limits = interval->usage->limits;
 	frame->steps = window->steps;
-	frame->steps_per_s = s > 0 ? growth(window->steps, top->step_cnt) / s : NAN;
+	frame->steps_per_s = s > 0 ? growth_since(window->steps, top->step_cnt) / s : NAN;
 	frame->step_rule = common__step_rule(window->step_rule);
-	frame->hits_per_s = s > 0 ? growth(cost->hits, top->hits) / s : NAN;
+	frame->hits_per_s = s > 0 ? growth_since(cost->hits, top->hits) / s : NAN;
 	frame->cost_percent =
-		percent_of_interval(growth(cost->busiest_hits, top->busiest_hits) * cost->hit_ns +
-					    growth(cost->busiest_calls, top->busiest_calls) * cost->call_ns,
+		percent_of_interval(growth_since(cost->busiest_hits, top->busiest_hits) * cost->hit_ns +
+					    growth_since(cost->busiest_calls, top->busiest_calls) * cost->call_ns,
 				    s);
-	frame->own_percent = percent_of_interval(growth(cost->own_cpu_ns, top->own_cpu_ns), s);
+	frame->own_percent = percent_of_interval(growth_since(cost->own_cpu_ns, top->own_cpu_ns), s);
 	frame->own_mb = cost->own_rss_bytes / 1e6;
 	top->step_cnt = window->steps;
 	top->hits = cost->hits;
@@ -619,8 +619,8 @@ int top__update(struct top *top, struct job *job, const struct top_usage *usage,
 	int err;
 
 	*frame = (struct top_frame){0};
-	interval.seconds = growth(window->end_ns, top->frame_ns ?: window->start_ns) / 1e9;
-	interval.base_seconds = growth(window->end_ns, top->base_ns ?: window->start_ns) / 1e9;
+	interval.seconds = growth_since(window->end_ns, top->frame_ns ?: window->start_ns) / 1e9;
+	interval.base_seconds = growth_since(window->end_ns, top->base_ns ?: window->start_ns) / 1e9;
 	top->frame_ns = window->end_ns;
 	err = set_header(&interval) ?: set_gpus(top, job, frame) ?: interval__add_actions(&interval);
 	err = err ?: interval__add_samples(&interval) ?: interval__add_functions(&interval);

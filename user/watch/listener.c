@@ -96,7 +96,7 @@ static int load_tls(const char **why)
 	return library__load(LIBRARY, functions, sizeof(functions) / sizeof(*functions), why);
 }
 
-static const char *reason(const char *otherwise)
+static const char *ssl_reason(const char *otherwise)
 {
 	unsigned long code = tls.ERR_peek_last_error();
 
@@ -116,11 +116,11 @@ static const char *use_chain(SSL_CTX *context, BIO *pem)
 
 	tls.X509_free(certificate);
 	if (!used)
-		return reason("no certificate");
+		return ssl_reason("no certificate");
 	for (int i = 0; i < CHAIN_MAX && (certificate = tls.PEM_read_bio_X509(pem, NULL, no_password, NULL)); i++)
 		if (!tls.SSL_CTX_ctrl(context, SSL_CTRL_CHAIN_CERT, 0, certificate)) {
 			tls.X509_free(certificate);
-			return reason("no chain of certificates");
+			return ssl_reason("no chain of certificates");
 		}
 	return NULL;
 }
@@ -131,7 +131,7 @@ static const char *use_key(SSL_CTX *context, BIO *pem)
 	int used = key && tls.SSL_CTX_use_PrivateKey(context, key) && tls.SSL_CTX_check_private_key(context);
 
 	tls.EVP_PKEY_free(key);
-	return used ? NULL : reason("no private key");
+	return used ? NULL : ssl_reason("no private key");
 }
 
 /* A certificate with those above it, and its key, both PEM. NULL: *why says why not. Needs load_tls. */
@@ -254,7 +254,7 @@ static bool receive(int channel, char *kind, int fds[HTTP_FDS])
 	return got > 0;
 }
 
-static int begin(struct server *server);
+static int start_accepting(struct server *server);
 
 /* Connections that are there go on with the one of before. */
 static const char *use_certificate(struct server *server, int chain_fd, int key_fd)
@@ -271,7 +271,7 @@ static const char *use_certificate(struct server *server, int chain_fd, int key_
 		return why;
 	free_tls(server->tls);
 	server->tls = context;
-	return server->http || !begin(server) ? "" : "no memory";
+	return server->http || !start_accepting(server) ? "" : "no memory";
 }
 
 static void take_certificate(struct server *server, const int fds[HTTP_FDS])
@@ -340,7 +340,7 @@ static void add_header(struct evhttp_request *request, const char *name, const c
 }
 
 /* One request a connection. */
-static void answer(struct evhttp_request *request, int status, const char *type, struct evbuffer *body)
+static void send_answer(struct evhttp_request *request, int status, const char *type, struct evbuffer *body)
 {
 	add_header(request, "Content-Type", type);
 	add_header(request, "Connection", "close");
@@ -348,13 +348,13 @@ static void answer(struct evhttp_request *request, int status, const char *type,
 	evhttp_send_reply(request, status, NULL, body);
 }
 
-static void say(struct evhttp_request *request, int status, const char *text)
+static void send_text(struct evhttp_request *request, int status, const char *text)
 {
 	struct evbuffer *body = evbuffer_new();
 
 	if (body)
 		evbuffer_add_printf(body, "%s\n", text);
-	answer(request, status, TEXT, body);
+	send_answer(request, status, TEXT, body);
 	if (body)
 		evbuffer_free(body);
 }
@@ -365,14 +365,14 @@ static void send_metrics(struct server *server, struct evhttp_request *request)
 	struct evbuffer *body = text ? evbuffer_new() : NULL;
 
 	if (!body) {
-		say(request, HTTP_SERVUNAVAIL, "stepflame watch has no metrics: it begins, or is paused");
+		send_text(request, HTTP_SERVUNAVAIL, "stepflame watch has no metrics: it begins, or is paused");
 		return;
 	}
 	if (evbuffer_add_reference(body, text->text, text->bytes, release_text, text)) {
-		say(request, HTTP_INTERNAL, "no memory");
+		send_text(request, HTTP_INTERNAL, "no memory");
 	} else {
 		text->users++;
-		answer(request, HTTP_OK, FORMAT, body);
+		send_answer(request, HTTP_OK, FORMAT, body);
 	}
 	evbuffer_free(body);
 }
@@ -383,11 +383,11 @@ static void send_health(const struct server *server, struct evhttp_request *requ
 	char text[80];
 
 	if (silent_s < HTTP_ALIVE_S) {
-		say(request, HTTP_OK, "ok");
+		send_text(request, HTTP_OK, "ok");
 		return;
 	}
 	snprintf(text, sizeof(text), "stepflame watch has said nothing for %" PRIu64 " s", silent_s);
-	say(request, HTTP_SERVUNAVAIL, text);
+	send_text(request, HTTP_SERVUNAVAIL, text);
 }
 
 static void take_request(struct evhttp_request *request, void *ctx)
@@ -398,14 +398,14 @@ static void take_request(struct evhttp_request *request, void *ctx)
 
 	if (evhttp_request_get_command(request) != EVHTTP_REQ_GET) {
 		add_header(request, "Allow", "GET");
-		say(request, HTTP_BADMETHOD, "only GET");
+		send_text(request, HTTP_BADMETHOD, "only GET");
 	} else if (!strcmp(path, "/healthz") || !strcmp(path, "/-/healthy")) {
 		send_health(server, request);
 	} else if (strcmp(path, "/metrics")) {
-		say(request, HTTP_NOTFOUND, "there is /metrics and /healthz");
+		send_text(request, HTTP_NOTFOUND, "there is /metrics and /healthz");
 	} else if (!may_read(server, request)) {
 		add_header(request, "WWW-Authenticate", "Bearer");
-		say(request, 401, "it wants the token: Authorization: Bearer TOKEN");
+		send_text(request, 401, "it wants the token: Authorization: Bearer TOKEN");
 	} else {
 		send_metrics(server, request);
 	}
@@ -426,7 +426,7 @@ static struct bufferevent *open_connection(struct event_base *base, void *ctx)
 	return accept_tls(base, server->tls);
 }
 
-static int begin(struct server *server)
+static int start_accepting(struct server *server)
 {
 	const int methods = EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
 			    EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH;
@@ -469,7 +469,7 @@ static void make_room(evutil_socket_t none, short what, void *ctx)
 	evhttp_free(server->http);
 	for (int i = 0; i < HTTP_WAITING && (fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0; i++)
 		close(fd);
-	if (begin(server))
+	if (start_accepting(server))
 		event_base_loopbreak(server->base);
 }
 
@@ -496,7 +496,8 @@ static int serve_http(int listener, int channel, const char *token, bool tls)
 		message = event_new(server.base, channel, EV_READ | EV_PERSIST, take_message, &server);
 		room = event_new(server.base, -1, EV_PERSIST, make_room, &server);
 	}
-	if (message && room && !event_add(message, NULL) && !event_add(room, &second) && (tls || !begin(&server))) {
+	if (message && room && !event_add(message, NULL) && !event_add(room, &second) &&
+	    (tls || !start_accepting(&server))) {
 		event_base_dispatch(server.base);
 		err = 0;
 	}
@@ -669,7 +670,7 @@ static int fork_server(struct listener *listener, int socket)
 }
 
 /* Only the child keeps the socket, so that nobody else has the address when it has ended. */
-static int start(struct listener *listener)
+static int start_server(struct listener *listener)
 {
 	struct addrinfo *address = find_address(listener->options.address);
 	int socket = address ? listening_socket(address) : -ENOMEM, high, err;
@@ -811,7 +812,7 @@ int listener__open(struct listener *listener, const struct listener_options *opt
 		err = read_token(listener, options->token_file);
 	if (err)
 		return err;
-	err = start(listener);
+	err = start_server(listener);
 	if (err) {
 		log__error(fix_of(err), "cannot listen on %s: %s", options->address, strerror(-err));
 		return err;
@@ -838,7 +839,7 @@ static void look_after(struct listener *listener, uint64_t now_ns)
 		close(listener->channel);
 		listener->channel = -1;
 	}
-	if (!listener->child && now_ns >= listener->started_ns + AGAIN_NS && !start(listener) &&
+	if (!listener->child && now_ns >= listener->started_ns + AGAIN_NS && !start_server(listener) &&
 	    listener->options.cert_file)
 		send_certificate(listener);
 }

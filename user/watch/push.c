@@ -229,7 +229,7 @@ static void drop_first(struct sender *sender)
 }
 
 /* fd: -1: this process had no room for it. */
-static void add(struct sender *sender, const struct sender_profile *profile, int fd)
+static void queue_profile(struct sender *sender, const struct sender_profile *profile, int fd)
 {
 	struct stat st;
 	bool sound = fd >= 0 && !fstat(fd, &st) && st.st_size > 0 && (uint64_t)st.st_size <= SENDER_PROFILE_BYTES;
@@ -278,13 +278,13 @@ static void take_messages(struct sender *sender)
 		if (part && part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS)
 			memcpy(&fd, CMSG_DATA(part), sizeof(fd));
 		if (got == sizeof(profile))
-			add(sender, &profile, fd);
+			queue_profile(sender, &profile, fd);
 		if (fd >= 0)
 			close(fd);
 	}
 }
 
-static void tell(struct sender *sender)
+static void send_progress(struct sender *sender)
 {
 	/* If there is no room, the next one says it. */
 	(void)!send(sender->channel, &sender->progress, sizeof(sender->progress), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -373,7 +373,7 @@ static void send_first(struct sender *sender)
 		drop_first(sender);
 		sender->retry_ns = 0;
 	}
-	tell(sender);
+	send_progress(sender);
 }
 
 static int set_up(struct sender *sender, char *const *headers)
@@ -473,7 +473,7 @@ static int read_headers(struct push *push, const char *path)
 }
 
 /* 0 or -errno. */
-static int start(struct push *push, uint64_t now_ns)
+static int start_sender(struct push *push, uint64_t now_ns)
 {
 	int channels[2], high;
 	pid_t owner = getpid();
@@ -512,14 +512,14 @@ int push__open(struct push *push, const struct push_options *options)
 	err = options->headers_file ? read_headers(push, options->headers_file) : 0;
 	if (err)
 		return err;
-	err = start(push, clock__ns(CLOCK_MONOTONIC));
+	err = start_sender(push, clock__ns(CLOCK_MONOTONIC));
 	if (err)
 		log__error(NULL, "cannot push profiles: %s", strerror(-err));
 	return err;
 }
 
 /* Says when it begins and ends to fail; what waits for longer than the queue has room is lost. */
-static void hear(struct push *push)
+static void receive_progress(struct push *push)
 {
 	struct sender_progress progress;
 
@@ -541,7 +541,7 @@ static void reap_children(struct push *push, uint64_t now_ns)
 {
 	int status;
 
-	hear(push);
+	receive_progress(push);
 	if (push->maker && waitpid(push->maker, &status, WNOHANG) == push->maker) {
 		push->lost_before += WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 		push->maker = 0;
@@ -550,7 +550,7 @@ static void reap_children(struct push *push, uint64_t now_ns)
 		log__warn(NULL, "what pushes profiles has ended (%s %d); it is started again within a minute",
 			  WIFSIGNALED(status) ? "signal" : "status",
 			  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-		hear(push);
+		receive_progress(push);
 		push->sent_before += push->progress.sent;
 		push->lost_before += push->progress.lost + push->progress.waiting;
 		push->progress = (struct sender_progress){};
@@ -559,7 +559,7 @@ static void reap_children(struct push *push, uint64_t now_ns)
 		push->channel = -1;
 	}
 	if (!push->sender && now_ns >= push->started_ns + AGAIN_NS)
-		start(push, now_ns);
+		start_sender(push, now_ns);
 }
 
 /* ---- profiles ---- */

@@ -412,13 +412,13 @@ static int add_record(const struct rec_hdr *record, void *ctx)
 }
 
 /* Opens a ring and a session without jobs. */
-static int begin(struct watch *watch)
+static int begin_session(struct watch *watch)
 {
 	return open_ring(watch) ?: session__new(&watch->options->session, add_record, watch, &watch->session)
 					  ?: session__open(watch->session);
 }
 
-static int end(struct watch *watch, bool finish)
+static int end_session(struct watch *watch, bool finish)
 {
 	int err = finish && watch->session ? session__finish(watch->session) : 0, ring_err;
 
@@ -432,7 +432,7 @@ static int end(struct watch *watch, bool finish)
 /* The last records still go to the ring, the metrics and the trigger; then nothing is left of the processes. */
 static int pause_all(struct watch *watch)
 {
-	int err = end(watch, true);
+	int err = end_session(watch, true);
 
 	push__skip(&watch->push);
 	watched_jobs__free(&watch->jobs);
@@ -480,7 +480,7 @@ static int settle_pause(struct watch *watch)
 	if (!watch->pause) {
 		log__info("goes on: %s",
 			  before == WATCH_PAUSE_ASKED ? "the file that paused it is gone" : "the disk has room again");
-		return begin(watch);
+		return begin_session(watch);
 	}
 	if (!before)
 		err = pause_all(watch);
@@ -501,7 +501,7 @@ static json_t *refusal(const char *fix, const char *fmt, ...)
 	return json_pack("{s:o, s:s}", "error", json__string(text), "fix", fix);
 }
 
-static json_t *ends(const struct watch *watch)
+static json_t *end_answer(const struct watch *watch)
 {
 	return refusal("look at its messages", "the one that watches ends: %s", strerror(-watch->failed));
 }
@@ -555,14 +555,14 @@ static json_t *answer_pause(struct watch *watch, bool pause, const char *name)
 		if (!job)
 			return refused;
 		watch->failed = watched_jobs__pause(&watch->jobs, job, watch->session, pause);
-		return watch->failed ? ends(watch)
+		return watch->failed ? end_answer(watch)
 				     : json_pack("{s:b, s:o}", "paused", pause, "job", json__string(job->name));
 	}
 	err = set_paused(watch, pause);
 	if (err)
 		return refusal("change the file by hand", "cannot change %s: %s", watch->paused_path, strerror(-err));
 	watch->failed = settle_pause(watch);
-	return watch->failed ? ends(watch) : json_pack("{s:b}", "paused", watch->pause != WATCH_RUNS);
+	return watch->failed ? end_answer(watch) : json_pack("{s:b}", "paused", watch->pause != WATCH_RUNS);
 }
 
 /* name: NULL: the only job. */
@@ -579,7 +579,7 @@ static json_t *answer_trigger(struct watch *watch, const char *name)
 	snprintf(what, sizeof(what), "job %s: asked for", job->name);
 	watch->failed = keep_job(watch, recorded_process(watch, job), job->name, "asked", 0, what);
 	if (watch->failed)
-		return ends(watch);
+		return end_answer(watch);
 	if (!watch->events.child)
 		return refusal("look at the messages of the one that watches", "%s: it cannot be kept", what);
 	return json_pack("{s:o}", "name", json__string(watch->events.last));
@@ -599,7 +599,7 @@ static json_t *answer_kept(struct watch *watch, const char *name)
 }
 
 /* Does the request begin with that word? *job: what is behind it, or NULL. */
-static bool asks(const char *request, const char *verb, const char **job)
+static bool is_request(const char *request, const char *verb, const char **job)
 {
 	size_t bytes = strlen(verb);
 
@@ -616,15 +616,15 @@ static json_t *answer_request(const char *request, void *ctx)
 	const char *name;
 
 	if (watch->failed)
-		return ends(watch);
+		return end_answer(watch);
 	if (!strcmp(request, "status"))
 		return status_json(&watch->jobs, &watch->metrics, watch->now_ns,
 				   watch->ring ? recording_writer__bytes(watch->ring) : 0, watch->pause);
-	if (asks(request, "pause", &name) || asks(request, "resume", &name))
+	if (is_request(request, "pause", &name) || is_request(request, "resume", &name))
 		return answer_pause(watch, *request == 'p', name);
-	if (asks(request, "trigger", &name))
+	if (is_request(request, "trigger", &name))
 		return answer_trigger(watch, name);
-	if (asks(request, "kept", &name) && name)
+	if (is_request(request, "kept", &name) && name)
 		return answer_kept(watch, name);
 	return refusal("update the older of the two", "the one that watches does not know the request '%s'", request);
 }
@@ -706,14 +706,14 @@ static int scan_for_jobs(struct watch *watch)
  * While no job runs, an old ring ends and a new one begins: it would keep what is known of the jobs
  * that have ended, up to the limits of user/recording/trim.h.
  */
-static int renew(struct watch *watch, const struct session_progress *progress)
+static int renew_ring(struct watch *watch, const struct session_progress *progress)
 {
 	if (progress->elapsed_ns < watch->options->renew_ns || watch->event_ns ||
 	    !watched_jobs__all_ended(&watch->jobs))
 		return 0;
 	events__end(&watch->events);
 	watched_jobs__free(&watch->jobs);
-	return end(watch, true) ?: begin(watch);
+	return end_session(watch, true) ?: begin_session(watch);
 }
 
 /* ---- together ---- */
@@ -729,10 +729,10 @@ static int watch_for_a_while(struct watch *watch, struct session_progress *progr
 	err = err ?: keep_regularly(watch) ?: push_profiles(watch);
 	events__busy(&watch->events);
 	tell_metrics(watch, progress);
-	return err ?: renew(watch, progress);
+	return err ?: renew_ring(watch, progress);
 }
 
-static int run(struct watch *watch, const volatile sig_atomic_t *stop)
+static int run_loop(struct watch *watch, const volatile sig_atomic_t *stop)
 {
 	const struct timespec pause = {.tv_nsec = POLL_MS * 1000000};
 	uint64_t duration_ns = watch->options->duration_ns, start_ns = clock__ns(CLOCK_MONOTONIC);
@@ -769,7 +769,7 @@ int watch__run(const struct watch_options *options, const volatile sig_atomic_t 
 	if (!err) {
 		watch.now_ns = clock__ns(CLOCK_MONOTONIC);
 		watch.pause = find_pause(&watch);
-		err = watch.pause ? 0 : begin(&watch);
+		err = watch.pause ? 0 : begin_session(&watch);
 	}
 	if (!err) {
 		log__info("watches the training jobs of this host; what happens is kept in %s", watch.events_path);
@@ -778,14 +778,14 @@ int watch__run(const struct watch_options *options, const volatile sig_atomic_t 
 			say_pause(&watch, "leaves all jobs alone");
 		}
 		notify_service("READY=1");
-		err = run(&watch, stop);
+		err = run_loop(&watch, stop);
 		notify_service("STOPPING=1");
 		unlink(watch.metrics_path); /* nobody keeps it up to date any more */
 		if (err)
 			log__error(err == -ENOSPC ? "free some space, or choose another folder with --state" : NULL,
 				   "cannot go on watching: %s", strerror(-err));
 	}
-	end_err = end(&watch, !err);
+	end_err = end_session(&watch, !err);
 	control__close(&watch.control);
 	listener__close(&watch.listener);
 	push__close(&watch.push);

@@ -346,7 +346,7 @@ struct rare_functions {
 	uint32_t outer, torchs_outer, any_outer, inner; /* installed functions; the first two are not private */
 };
 
-static void prefer(const struct place_search *s, uint32_t *best, uint32_t code, enum wanted_function wanted)
+static void prefer_better(const struct place_search *s, uint32_t *best, uint32_t code, enum wanted_function wanted)
 {
 	if (!*best || is_better(&s->codes[code], &s->codes[*best], wanted))
 		*best = code;
@@ -362,13 +362,13 @@ static struct rare_functions find_rare(const struct place_search *s, const struc
 		if (!t->more || !has_excess(s, t) || !is_rare(s, t))
 			continue;
 		if (place__is_users(job, i) && !is_nameless(job, i)) {
-			prefer(s, &rare.users_outer, i, WANTED_OUTERMOST);
-			prefer(s, &rare.users_inner, i, WANTED_INNERMOST);
+			prefer_better(s, &rare.users_outer, i, WANTED_OUTERMOST);
+			prefer_better(s, &rare.users_inner, i, WANTED_INNERMOST);
 		} else if (is_public(job, i)) {
-			prefer(s, is_torchs(job, i) ? &rare.torchs_outer : &rare.outer, i, WANTED_OUTERMOST);
+			prefer_better(s, is_torchs(job, i) ? &rare.torchs_outer : &rare.outer, i, WANTED_OUTERMOST);
 		}
-		prefer(s, &rare.any_outer, i, WANTED_OUTERMOST);
-		prefer(s, &rare.inner, i, WANTED_INNERMOST);
+		prefer_better(s, &rare.any_outer, i, WANTED_OUTERMOST);
+		prefer_better(s, &rare.inner, i, WANTED_INNERMOST);
 	}
 	return rare;
 }

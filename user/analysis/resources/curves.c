@@ -376,7 +376,7 @@ static int add_sum(struct collect *c, enum use_kind kind)
 /* ---- what is left ---- */
 
 /* Makes one point of several: of memory it has the most, of the others the mean. */
-static void thin(struct use_curve *curve)
+static void thin_curve(struct use_curve *curve)
 {
 	struct use_point *points = curve->points.items;
 	size_t cnt = curve->points.cnt, several = (cnt + USE_POINTS_MAX - 1) / USE_POINTS_MAX;
@@ -407,7 +407,7 @@ static bool is_empty(const struct use_curve *curve)
 	return true;
 }
 
-static void finish(struct use_curves *uses)
+static void finish_curves(struct use_curves *uses)
 {
 	struct use_curve *all = uses->all.items;
 	size_t kept = 0;
@@ -417,7 +417,7 @@ static void finish(struct use_curves *uses)
 			free(all[i].points.items);
 			continue;
 		}
-		thin(&all[i]);
+		thin_curve(&all[i]);
 		all[kept++] = all[i];
 	}
 	uses->all.cnt = kept;
@@ -435,7 +435,7 @@ int use_curves__add(struct use_curves *uses, struct job *job, const struct steps
 		free(c.sums[kind].changes.items);
 	}
 	if (!err)
-		finish(uses);
+		finish_curves(uses);
 	uses->recording_cnt++;
 	return err;
 }

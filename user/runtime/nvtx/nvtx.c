@@ -116,7 +116,7 @@ static struct reg_value operand(const struct reg_state *s, const cs_insn *insn, 
 }
 
 /* The value that the instruction writes to its first operand, a register. */
-static struct reg_value result(const struct reg_state *s, const cs_insn *insn)
+static struct reg_value value_of_result(const struct reg_state *s, const cs_insn *insn)
 {
 	const cs_x86_op *op = insn->detail->x86.operands;
 	int own = regs__number(op[0].reg, 8);
@@ -157,7 +157,7 @@ static void follow_flags(struct reg_state *s, const cs_insn *insn)
 }
 
 /* Applies one instruction that is not a jump. */
-static void follow(struct reg_state *s, csh handle, const cs_insn *insn)
+static void apply_insn(struct reg_state *s, csh handle, const cs_insn *insn)
 {
 	const cs_x86 *x86 = &insn->detail->x86;
 	struct reg_value first = unknown, popped = unknown;
@@ -169,7 +169,7 @@ static void follow(struct reg_state *s, csh handle, const cs_insn *insn)
 	if (insn->id == X86_INS_POP && own >= 0)
 		popped = word_at(s, s->reg[X86_RSP]);
 	else if (own >= 0 && x86->op_count == 2)
-		first = result(s, insn);
+		first = value_of_result(s, insn);
 	for (int i = 0; i < x86->op_count; i++)
 		s->stores |= x86->operands[i].type == X86_OP_MEM && x86->operands[i].access & CS_AC_WRITE;
 	if (insn->id == X86_INS_PUSH || insn->id == X86_INS_POP) {
@@ -227,7 +227,7 @@ static int follow_to(struct decoder *decoder, const struct elf *elf, uint64_t *v
 		}
 		if (node->kind != FLOW_PLAIN)
 			return 0;
-		follow(s, decoder->handle, decoder->insn);
+		apply_insn(s, decoder->handle, decoder->insn);
 		*vaddr += node->size;
 	}
 	return -ENOENT;
