@@ -50,7 +50,7 @@ int top_lines__screen(const struct top_frame *frame, struct top_state *state, st
 int top_lines__batch(const struct top_frame *frame, const struct top_state *state, size_t limit, struct array *lines);
 void top_lines__release(struct array *lines);
 
-/* What keys do to the state of the screen. */
+/* ---- what keys do to the state of the screen ---- */
 
 /* Keys that are not ASCII characters. */
 enum top_key {

@@ -23,7 +23,7 @@
 #include "user/report/common.h"
 #include "user/report/rows.h"
 
-/* The table of the views: their names, and their columns in the order of top_row.values. */
+/* ---- the views: their names, and their columns in the order of top_row.values ---- */
 
 #define COLUMNS(...)                                         \
 	.columns = (const struct top_column[]){__VA_ARGS__}, \

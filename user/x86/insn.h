@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Decodes one x86-64 instruction, as far as control flow and probes need it. By capstone. */
+/* Decodes one x86-64 instruction, as far as control flow and probes need it, and names registers. By capstone. */
 #ifndef STEPFLAME_USER_X86_INSN_H
 #define STEPFLAME_USER_X86_INSN_H
 
@@ -9,7 +9,7 @@
 
 #include "user/elf/elf.h"
 
-/* An instruction as a node of the control flow graph. */
+/* ---- an instruction as a node of the control flow graph ---- */
 
 #define FLOW_UNKNOWN INT32_MIN
 

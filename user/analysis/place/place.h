@@ -105,7 +105,7 @@ const struct hotspot *place__main(const struct place *place);
  */
 char *place__text(struct job *job, const struct place *place);
 
-/* Hotspots: the source lines that hold the samples, one line per stack, as chosen by places__lines. */
+/* ---- hotspots: the source lines that hold the samples, one line per stack, as chosen by places__lines ---- */
 
 /* All zeros except the first two fields, which must outlive it: empty. */
 struct hotspots {

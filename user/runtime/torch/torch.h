@@ -15,7 +15,7 @@ void torch__version(const struct process *process, const struct mapped_file *lib
 /* Is the process a worker of a torch DataLoader, by the name that torch gives to workers? */
 bool torch__is_worker(const struct process *process);
 
-/* Reads the process group of torch.distributed in a live process. */
+/* ---- the process group of torch.distributed ---- */
 
 struct process_group {
 	int rank, size;
