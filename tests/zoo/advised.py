@@ -11,7 +11,6 @@ Markdown. Each job runs by itself, and the two of a kind in turn, twice.
 import argparse
 import os
 import re
-import signal
 import sys
 import tempfile
 import time
@@ -95,11 +94,6 @@ def measure(run, seconds, file=None):
         run.end()
 
 
-def end(number, frame):
-    """Ends what it has started, too."""
-    sys.exit(128 + number)
-
-
 def try_kind(kind, python, options, folder):
     before, after, promises, number, found = [], [], [], 0, None
     for i in range(options.rounds):
@@ -128,7 +122,7 @@ def main():
     p.add_argument("--rounds", type=int, default=2, help="how often each job runs; the shortest step counts (default: %(default)s)")
     p.add_argument("--python", default=sys.executable, help="one that has torch")
     options = p.parse_args()
-    signal.signal(signal.SIGTERM, end)
+    zoo.end_when_told()
     print("| job | class | advice | ms a step | promised | as advised | |\n|---|---|---|---|---|---|---|")
     for kind in options.kinds or KINDS:
         with tempfile.TemporaryDirectory(prefix="advised-") as folder:

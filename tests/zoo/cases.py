@@ -156,16 +156,17 @@ KINDS = (
     "answered_in_c lock_beside_queue "
     "accumulated_by_hand accumulated_and_compiled updated_by_hand opens_far opens_near lists_far "
     "signalled_by_lock signalled_twice held_while_read in_threes scaled short_epochs_set_up "
-    "drops_layers longer_batches"
+    "drops_layers longer_batches reports_each_step"
 )
 MACHINE = (
     "rewrites_file replaces_file reads_back copies_file writes_aio awaits_aio awaits_ring many_threads beside_threads beside_children "
     "copies_lists copies_texts "
     "walks_objects writes_beside_snapshot churns_memory "
-    "shares_array few_by_worker few_in_itself work_and_sleep work_and_collect labels_of_tasks labels_of_generators labels_in_turn"
+    "shares_array few_by_worker few_in_itself work_and_sleep sleep_and_work work_and_collect labels_of_tasks labels_of_generators labels_in_turn"
 )
 LIBRARIES = {
     "stateful_loader": "torchdata",
+    "stateful_loader_alone": "torchdata",
     "inherited_loader": None,
     "plain_loader": None,
     "from_grain": "grain",
@@ -173,6 +174,7 @@ LIBRARIES = {
     "from_zarr": "zarr",
     "slow_environment": "gymnasium",
     "quick_environments": "gymnasium",
+    "environments_in_turn": "gymnasium",
     "epochs_of_lightning": "lightning",
 }
 PACKAGED = {"editable": None, "wheel": None, "target": None, "inserted": None, "zipped": None, "cython": "Cython", "cython_loop": "Cython"}
@@ -396,4 +398,18 @@ CASES += [
     Case("machine_labels_in_turn", Expect(COMPUTES | {"input-bound", "extra-work"}, labels="turn "), tolerated=WORKED_ON),
     Case("library_slow_environment", Expect(frozenset({"thread-bound", "input-bound"}), place=frozenset({"parse", "of_gymnasium.<locals>.Track.step"}))),
     Case("library_quick_environments", Expect(COMPUTES), tolerated=WORKED_ON),
+    # Controls: what stands behind the model is no data, whatever makes the batches
+    Case(
+        "loop_reports_each_step",
+        Expect(frozenset({"unclear"}), place=frozenset({"send_metrics"}), says="is spent sleeping", advice="wait for the event itself", never="data"),
+    ),
+    # a copy of DataLoader without workers wants some
+    Case("library_stateful_loader_alone", fetched("slow_row", advice=SET_WORKERS)),
+    # the pause takes more than the data
+    Case(
+        "machine_sleep_and_work",
+        Expect(frozenset({"unclear"}), place=frozenset({"pace"}), says="is spent sleeping", advice="wait for the event itself", never="goes into getting data"),
+    ),
+    # nobody else makes the steps of these environments: Python of the training process does, in front of the model
+    Case("library_environments_in_turn", Expect(PYTHON | {"input-bound"}, place=frozenset({"parse", "of_gymnasium.<locals>.Track.step"}), never="process")),
 ]

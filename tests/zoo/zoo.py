@@ -8,6 +8,7 @@ Prints a table in Markdown, and keeps it with all recordings in the folder --out
 """
 
 import argparse
+import ctypes
 import json
 import os
 import re
@@ -46,6 +47,7 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # threads that spin for each other make steps of all lengths, where others take their cores
 }
 HOG = "while True: pass"
+LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 
 
 class Skip(Exception):
@@ -65,8 +67,22 @@ def put_first(pid):
 
 
 def come_first():
+    """For what is started here, which a session of its own would let live on when this one is killed."""
     os.setsid()
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     put_first("self")
+
+
+def end_when_told():
+    """What would end this program at once lets it end what it has started first, and thaw what it has frozen."""
+
+    def leave(number, frame):
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, leave)
 
 
 def make_limit(fault):
@@ -363,6 +379,7 @@ def main():
     p.add_argument("--python", help="run all cases with this one")
     p.add_argument("--pythons", default="", help="lines of a minor version and a path, as tools/setup.sh python --zoo prints them")
     options = p.parse_args()
+    end_when_told()
     chosen = [case for case in cases.CASES if options.k in case.name]
     if options.list:
         for case in chosen:

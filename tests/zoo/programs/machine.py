@@ -368,6 +368,22 @@ def work_and_sleep(trainer):
         pace()
 
 
+def sleep_and_work(trainer):
+    """The same the other way around: a pause behind each step takes more than half of the time, and the generator a quarter."""
+
+    def batches():
+        while True:
+            parse(5000)
+            yield torch.randn(ROWS, WIDTH)
+
+    def pace():
+        time.sleep(0.006)
+
+    for batch in batches():
+        trainer.update(batch)
+        pace()
+
+
 def work_and_collect(trainer):
     """A generator takes half of the time, and the collection of garbage a sixth."""
     gc.freeze()
