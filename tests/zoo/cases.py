@@ -65,6 +65,7 @@ class Case:
     python: str = "3.11"
     env: tuple = ()
     tolerated: frozenset = field(default=frozenset())  # causes of other slow steps that are so, or may be
+    timed: frozenset = field(default=frozenset())  # causes of other slow steps, whose time the program's own clock has as "planted"
 
     @property
     def name(self):
@@ -178,6 +179,7 @@ LIBRARIES = {
     "epochs_of_lightning": "lightning",
 }
 PACKAGED = {"editable": None, "wheel": None, "target": None, "inserted": None, "zipped": None, "cython": "Cython", "cython_loop": "Cython"}
+PACKAGED |= {"nuitka": "nuitka", "nuitka_loop": "nuitka"}
 
 
 def kinds_of(begin, script, kinds, needs=None):
@@ -339,8 +341,12 @@ CASES += [
     Case("loop_at_hand", Expect(frozenset({"CPU-starved"}), says="other programs", advice="see what else runs", no_advice="fewer"), "hog"),
     # of two ranks that take each other's CPUs, nobody holds the other one up
     Case("ddp_crowded", Expect(RANKS | {"CPU-starved"}), tolerated=WAITS | WORKED_ON),
-    # the disk takes longer at times
-    Case("machine_awaits_aio", fetched("DirectBlocks.read_block", "DirectBlocks.await_block", no_advice=SET_WORKERS), tolerated=frozenset({"poll", "disk_read"})),
+    # the disk takes longer at times, by the program's own clock
+    Case(
+        "machine_awaits_aio",
+        fetched("DirectBlocks.read_block", "DirectBlocks.await_block", says="waiting: disk_read", no_advice=SET_WORKERS),
+        timed=frozenset({"poll", "disk_read"}),
+    ),
     Case("machine_awaits_ring", fetched("Ring.read_ring", never="disk", no_advice=SET_WORKERS)),
     Case("loop_signalled_by_lock", fetched("Archive.fetch_item")),
     Case("loop_signalled_twice", outside("signalled_twice.<locals>.rank_answers", "thread-bound"), tolerated=frozenset({"thread_wait"})),
@@ -393,6 +399,8 @@ CASES += [
     Case("packaged_cython", fetched("main", "tokenize_text", prints="code that Cython compiled")),
     # the loop has no frames, so that nothing is in front of its model
     Case("packaged_cython_loop", Expect(PYTHON | {"input-bound"}, told="tokenize_text")),
+    Case("packaged_nuitka", fetched("main", "tokenize_text", prints="code that Nuitka compiled")),
+    Case("packaged_nuitka_loop", Expect(PYTHON | {"input-bound"}, told="tokenize_text")),
     Case("machine_labels_of_tasks", Expect(COMPUTES | {"input-bound", "extra-work"}, labels="score "), tolerated=WORKED_ON),
     Case("machine_labels_of_generators", Expect(COMPUTES | {"input-bound", "extra-work"}, labels="stream "), tolerated=WORKED_ON),
     Case("machine_labels_in_turn", Expect(COMPUTES | {"input-bound", "extra-work"}, labels="turn "), tolerated=WORKED_ON),

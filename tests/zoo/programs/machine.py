@@ -125,7 +125,8 @@ class DirectBlocks:
         self.libc.syscall(self.GETEVENTS, self.context, ctypes.c_long(1), ctypes.c_long(1), events, None)
 
     def read_block(self):
-        self.await_block(self.READ)
+        with clock.event("planted"):
+            self.await_block(self.READ)
         return numpy.frombuffer(self.block, numpy.uint8, ROWS * WIDTH)
 
 
