@@ -36,7 +36,7 @@ def jax_recompiles():
     step, params, number = jax.jit(updated), parameters(2), 0
     while True:
         number += 1
-        rows = 600 if ADVISED else 64 + number // 10 % 500
+        rows = 128 if ADVISED else 64 + number // 10 % 500
         params, loss = step(params, jnp.ones((rows, WIDTH)))
         loss.block_until_ready()
         clock.step()

@@ -603,6 +603,24 @@ static const char *compiler_of(const char *native)
 	return !strncmp(native, "impl_", 5) && strstr(native, "$$$") ? "Nuitka" : NULL;
 }
 
+/*
+ * Nuitka makes frames for the functions that it compiles, but without lines, and what runs is in an extension module of the
+ * file's name. Where the module has no symbols, that is how it is known.
+ */
+static bool is_by_nuitka(const struct job *job, const struct frame *frame, const char *native)
+{
+	const struct code code = stacks__code(job__stacks(job), frame->code);
+	const char *file = job__name(job, code.file), *name = file ? strrchr(file, '/') : NULL;
+	const char *library = strrchr(native, '(');
+	size_t bytes;
+
+	name = name ? name + 1 : file;
+	bytes = name ? strlen(name) : 0;
+	library = library ? library + 1 : native;
+	return bytes > 3 && !strcmp(name + bytes - 3, ".py") && code__line(&code, frame->offset) <= code.first_line &&
+	       !strncmp(library, name, bytes - 3) && !strncmp(library + bytes - 3, ".cpython-", 9);
+}
+
 /* A function that is compiled has no frame, so that the line that calls it has its time. Says so. */
 static void say_compiled(struct judge *j, const struct hotspot *line)
 {
@@ -623,15 +641,21 @@ static void say_compiled(struct judge *j, const struct hotspot *line)
 		s = samples__get(samples, i);
 		stack = stacks__stack(job__stacks(j->job), s.stack);
 		native = s.kind == SAMPLE_CPU && s.native ? job__name(j->job, s.native) : NULL;
-		if (native && stack.cnt && stack.frames[0].code == line->code && compiler_of(native))
+		if (native && stack.cnt && stack.frames[0].code == line->code &&
+		    (compiler_of(native) || is_by_nuitka(j->job, &stack.frames[0], native)))
 			err = intern__add(&natives, s.native, &number) ?: histograms__add(&cnts, 0, number, 1);
 	}
 	histograms__top(&cnts, 1, 1, &top);
 	if (!err && top.total >= PLACE_SAMPLES) {
 		const char *native = job__name(j->job, intern__key(&natives, top.value));
 
-		verdict__say(j, &j->verdict->evidence, "it calls code that %s compiled, which has no Python frames: %s",
-			     compiler_of(native), native);
+		if (compiler_of(native))
+			verdict__say(j, &j->verdict->evidence,
+				     "it calls code that %s compiled, which has no Python frames: %s",
+				     compiler_of(native), native);
+		else
+			verdict__say(j, &j->verdict->evidence, "it is code that Nuitka compiled, without lines: %s",
+				     native);
 	}
 	histograms__free(&cnts);
 	intern__free(&natives);
