@@ -54,20 +54,7 @@ def check_counts(rows, truth):
     assert not off, "\n".join("%s: %s, by cProfile %s" % (key, counts.get(key), expected.get(key)) for key in off)
 
 
-REFUSED = {name: python for name, python in pythons.FREE_THREADED.items() if pythons.MINOR[python] >= 15}
-COUNTED = {name: python for name, python in pythons.SUPPORTED.items() if name not in REFUSED}
-
-
-@pythons.parametrize(REFUSED)
-def test_refused(bench, python):
-    """Free-threaded 3.15 keeps its pointer where it is not found."""
-    job = bench.process(python, "-c", "import time; print('ready', flush=True); time.sleep(600)").until_ready()
-    record = bench.record("-p", job.pid, "--exact", "-d", 1)
-    assert record.wait() == helpers.UNSUPPORTED and "the place of its eval_frame pointer is not known" in record.stderr, record.what()
-    assert job.running()
-
-
-@pythons.parametrize(COUNTED, long=(9, 10))
+@pythons.parametrize(pythons.SUPPORTED, long=(9, 10))
 def test_counts(bench, python):
     """ncalls and primitive calls are cProfile's: recursive, generators, exceptions, threads, asyncio, objects."""
     truth = profiled(bench, python)
@@ -108,7 +95,7 @@ def test_a_file_searched_before(bench, python):
     assert sum(row[0] for row in recfile.read_calls(record.file).values()) > 1000
 
 
-@pythons.parametrize({name: python for name, python in COUNTED.items() if pythons.MINOR[python] != 12}, long=(9, 10))
+@pythons.parametrize({name: python for name, python in pythons.SUPPORTED.items() if pythons.MINOR[python] != 12}, long=(9, 10))
 def test_deep(bench, python):
     """More calls in each other than are kept: the rest is counted as lost. CPython 3.12 cannot recurse so deep while watched."""
     record, rows, _ = recorded(bench, python, "--deep", 2000)
@@ -169,7 +156,7 @@ class Word:
             return struct.unpack("=Q", f.read(8))[0]
 
 
-ENDS = [(python, "killed") for python in pythons.FEW.values() if python in COUNTED.values()] + [(pythons.NEWEST, "interrupted"), (pythons.NEWEST, "time is over")]
+ENDS = [(python, "killed") for python in pythons.FEW.values()] + [(pythons.NEWEST, "interrupted"), (pythons.NEWEST, "time is over")]
 AGES = {pythons.OLDEST: "oldest", pythons.NEWEST: "newest"}
 
 

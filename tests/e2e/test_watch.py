@@ -239,6 +239,37 @@ def test_straggler(bench):
     print("named after %.0f s" % begun)
 
 
+LEAVES = """
+import os, pathlib, sys, time, torch
+model, go, stop = torch.nn.Linear(8, 1), pathlib.Path(sys.argv[1]), time.monotonic() + 60
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+forked = False
+while go.parent.exists() and time.monotonic() < stop:
+    optimizer.zero_grad()
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+    time.sleep(0.02)
+    if go.exists() and not forked:
+        forked = True
+        if os.fork():
+            break
+        print("forked", os.getpid(), flush=True)
+        stop = time.monotonic() + 10
+"""
+
+
+def test_leaves_to_child(bench):
+    """A child that a job forks, and that trains when the job has ended, is a job that nobody gave twice."""
+    watch, go = Watch(bench), bench.directory / "go"
+    job = bench.process(helpers.PYTHON, "-c", LEAVES, go, env=dict(os.environ, STEPFLAME_WATCH="1"))
+    watch.says("watches process %d" % job.pid)
+    go.touch()
+    helpers.until(END_SECONDS, lambda: re.search(r"forked (\d+)$", job.stdout, re.M), job.what)
+    watch.says("watches process %s" % re.search(r"forked (\d+)", job.stdout)[1])
+    watch.end()
+    assert "given twice" not in watch.process.stderr, watch.process.stderr
+
+
 @pytest.mark.long
 def test_launcher(bench):
     """torchrun, which a watch sees from its first import on, is no process of its job."""

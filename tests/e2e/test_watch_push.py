@@ -3,6 +3,7 @@
 
 import gzip
 import http.server
+import os
 import ssl
 import threading
 import time
@@ -84,6 +85,7 @@ def test_profiles(bench):
         profile = profile_class.FromString(gzip.decompress(body))
         names = {(profile.string_table[f.name], profile.string_table[f.filename].rpartition("/")[2]) for f in profile.function}
         assert query["name"].startswith("stepflame{job=pid_%d,rank=pid_%d,host=" % (steps.pid, steps.pid)) and query["format"] == "pprof"
+        assert query["name"].endswith(",role=main}")
         assert begin - 2 <= int(query["from"]) <= int(query["until"]) <= until + 2 and ("main", "events.py") in names
         assert said["Authorization"] == "Bearer secret" and said["X-Scope-OrgID"] == "me"
         assert begin - 2 <= profile.time_nanos / 1e9 <= until + 2
@@ -93,6 +95,51 @@ def test_profiles(bench):
     helpers.until(END_SECONDS, lambda: metrics_of(path).get('stepflame_profiles_total{result="sent"}', 0) > 0, watch.process.what)
     assert metrics_of(path)['stepflame_profiles_total{result="lost"}'] == 0
     steps.truth()
+    watch.end()
+    server.close()
+
+
+LOADS = """
+import time, torch
+from torch.utils.data import DataLoader
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 100000
+
+    def __getitem__(self, i):
+        return spin_in_worker(i)
+
+def spin_in_worker(i):
+    end = time.thread_time() + 0.01
+    while time.thread_time() < end:
+        pass
+    return torch.ones(8)
+
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+for batch in DataLoader(Rows(), batch_size=2, num_workers=2):
+    optimizer.zero_grad()
+    model(batch).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_workers(bench):
+    """The workers of a process have a profile of their own, and the process has nothing of them."""
+    server = Server(port := free_port())
+    profile_class = pprof.profile_class()
+    watch = Watch(bench, "--push", "http://127.0.0.1:%d/ingest" % port, "--push-every", "1s")
+    job = bench.process(helpers.PYTHON, "-c", LOADS, env=dict(os.environ, STEPFLAME_WATCH="1"))
+    watch.says("watches process %d" % job.pid)
+
+    def functions(role):
+        profiles = (profile_class.FromString(gzip.decompress(body)) for query, _, body in server.of(job.pid) if "role=%s}" % role in query["name"])
+        return {profile.string_table[f.name] for profile in profiles for f in profile.function}
+
+    helpers.until(END_SECONDS, lambda: "spin_in_worker" in functions("workers") and functions("main"), watch.process.what)
+    assert "spin_in_worker" not in functions("main")
+    job.kill()
     watch.end()
     server.close()
 

@@ -127,6 +127,21 @@ static void test_settled(void **state)
 	assert_non_null(trainings__pid(&table, child)->process.files);
 }
 
+/* One that trains already is examined each time only while it still maps something. */
+static void test_young_trainer(void **state)
+{
+	uint64_t seen_ns;
+
+	order('t');
+	seen_ns = look()->seen_ns;
+	trainings__pid(&table, child)->role = TRAINING_TRAINER;
+	trainings__pid(&table, child)->program = PROGRAM_SCRIPT;
+	assert_int_equal(look()->seen_ns, seen_ns);
+	trainings__pid(&table, child)->role = TRAINING_TRAINER;
+	order('t');
+	assert_true(look()->seen_ns > seen_ns);
+}
+
 /* A process that has become another program is none of what was known. */
 static void test_exec(void **state)
 {
@@ -173,6 +188,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_gets_torch, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_settled, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_young_trainer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_exec, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_ended, set_up, tear_down),
 	};

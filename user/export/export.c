@@ -222,6 +222,16 @@ static bool *chosen_paths(struct job *job, const char *action)
 	return chosen;
 }
 
+static bool is_of_process(const struct job *job, const struct export_options *options, uint32_t pid)
+{
+	const struct rec_target *target;
+
+	if (!options->workers)
+		return !options->pid || pid == options->pid;
+	target = job__target(job, pid);
+	return target && target->role == ROLE_WORKER && target->parent_pid == options->pid;
+}
+
 int export__each_sample(struct job *job, const struct export_options *options,
 			int (*fn)(const struct sample *sample, void *ctx), void *ctx)
 {
@@ -232,7 +242,7 @@ int export__each_sample(struct job *job, const struct export_options *options,
 	for (size_t i = 0; !err && i < samples__cnt(samples); i++) {
 		struct sample sample = samples__get(samples, i);
 
-		if (paths[sample.path] && (!options->pid || sample.pid == options->pid) &&
+		if (paths[sample.path] && is_of_process(job, options, sample.pid) &&
 		    (!options->cpu || sample.kind == SAMPLE_CPU) &&
 		    (!options->main_threads || sample.tid == sample.pid))
 			err = fn(&sample, ctx);

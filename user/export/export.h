@@ -13,6 +13,7 @@
 
 struct export_options {
 	uint32_t pid;       /* only this process; 0: all */
+	bool workers;       /* samples: those of its DataLoader workers instead */
 	const char *name;   /* name of the exported file; UTF-8 */
 	const char *action; /* samples: only those in a span of this name; NULL: all */
 	bool cpu;           /* samples: only those on the CPU */

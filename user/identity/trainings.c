@@ -23,7 +23,7 @@
 /* A process that is not of interest, as it was when it was examined. */
 struct other_process {
 	pid_t pid;
-	uint64_t start_time, stack_start, vm_bytes;
+	struct proc_extent extent;
 	int err; /* -ENOENT: it has neither torch nor JAX; else why it may not be examined */
 };
 
@@ -140,7 +140,8 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Is it one that cannot have got torch or JAX since? Both map hundreds of megabytes. */
-static const struct other_process *find_other(const struct trainings *before, pid_t pid, const struct proc_stat *stat)
+static const struct other_process *find_other(const struct trainings *before, pid_t pid,
+					      const struct proc_extent *extent)
 {
 	const struct other_process wanted = {.pid = pid};
 	const struct other_process *other =
@@ -148,32 +149,34 @@ static const struct other_process *find_other(const struct trainings *before, pi
 			? bsearch(&wanted, before->others.items, before->others.cnt, sizeof(wanted), by_other_pid)
 			: NULL;
 
-	return other && other->start_time == stat->start_time && other->stack_start == stat->stack_start &&
-			       other->vm_bytes == stat->vm_bytes
-		       ? other
-		       : NULL;
+	return other && proc_extent__same(&other->extent, extent) ? other : NULL;
 }
 
-/* How long may what was found be taken for what is? */
-static uint64_t lasts_ns(const struct training *training)
+/* How long may what was found be taken for what is? same: it has as much memory mapped as then. */
+static uint64_t lasts_ns(const struct training *training, bool same)
 {
+	bool trains = training->role == TRAINING_TRAINER && training->program != PROGRAM_WAITS;
+
 	if (training->program == PROGRAM_WORKER)
 		return SURE_NS;
-	if (training->seen_ns - training->first_seen_ns < SETTLES_NS || training->program == PROGRAM_IMPORTS ||
-	    training->program == PROGRAM_UNKNOWN)
+	if (training->program == PROGRAM_IMPORTS || training->program == PROGRAM_UNKNOWN)
 		return 0;
-	return training->role == TRAINING_TRAINER && training->program != PROGRAM_WAITS ? SURE_NS : SETTLES_NS;
+	if (training->seen_ns - training->first_seen_ns < SETTLES_NS)
+		return trains && same ? SETTLES_NS : 0;
+	return trains ? SURE_NS : SETTLES_NS;
 }
 
 /* NULL: it is to be examined. *known: it is the same program as before, all the same. */
-static struct training *find_known(const struct trainings *before, pid_t pid, const struct proc_stat *stat,
+static struct training *find_known(const struct trainings *before, pid_t pid, const struct proc_extent *extent,
 				   uint64_t now_ns, bool *known)
 {
 	struct training *training = trainings__pid(before, pid);
 
-	*known = training && training->process.start_time == stat->start_time &&
-		 training->stack_start == stat->stack_start;
-	return *known && now_ns - training->seen_ns < lasts_ns(training) ? training : NULL;
+	*known = training && training->extent.start_time == extent->start_time &&
+		 training->extent.stack_start == extent->stack_start;
+	return *known && now_ns - training->seen_ns < lasts_ns(training, proc_extent__same(&training->extent, extent))
+		       ? training
+		       : NULL;
 }
 
 /* ---- a look ---- */
@@ -189,14 +192,14 @@ static void keep(struct trainings *t, struct training *known, const struct proc_
 }
 
 /* Examines a process. 0 or -ENOMEM. */
-static int add(struct trainings *t, pid_t pid, const struct proc_stat *stat)
+static int add(struct trainings *t, pid_t pid, const struct proc_extent *extent)
 {
 	struct training *training = &t->items[t->cnt];
 	struct other_process *other;
 	int err = read_training(pid, training);
 
 	if (!err) {
-		training->stack_start = stat->stack_start;
+		training->extent = *extent;
 		t->cnt++;
 	}
 	t->hidden += err == -EACCES || err == -EPERM;
@@ -205,7 +208,7 @@ static int add(struct trainings *t, pid_t pid, const struct proc_stat *stat)
 	other = array__add(&t->others, sizeof(*other));
 	if (!other)
 		return -ENOMEM;
-	*other = (struct other_process){pid, stat->start_time, stat->stack_start, stat->vm_bytes, err};
+	*other = (struct other_process){pid, *extent, err};
 	return 0;
 }
 
@@ -225,6 +228,7 @@ static int look_at(pid_t pid, struct trainings *before, struct trainings *t, uin
 {
 	const struct other_process *other;
 	struct training *training;
+	struct proc_extent extent;
 	struct proc_stat stat;
 	size_t cnt = t->cnt;
 	bool known;
@@ -232,7 +236,8 @@ static int look_at(pid_t pid, struct trainings *before, struct trainings *t, uin
 
 	if (proc__stat(pid, 0, &stat) || !proc_stat__is_program(&stat))
 		return 0;
-	other = find_other(before, pid, &stat);
+	extent = proc_stat__extent(&stat);
+	other = find_other(before, pid, &extent);
 	if (other) {
 		struct other_process *again = array__add(&t->others, sizeof(*again));
 
@@ -242,12 +247,12 @@ static int look_at(pid_t pid, struct trainings *before, struct trainings *t, uin
 		t->hidden += other->err != -ENOENT;
 		return 0;
 	}
-	training = find_known(before, pid, &stat, now_ns, &known);
+	training = find_known(before, pid, &extent, now_ns, &known);
 	if (training) {
 		keep(t, training, &stat);
 		return 0;
 	}
-	err = add(t, pid, &stat);
+	err = add(t, pid, &extent);
 	if (t->cnt > cnt) {
 		t->items[cnt].seen_ns = now_ns;
 		t->items[cnt].first_seen_ns = known ? trainings__pid(before, pid)->first_seen_ns : now_ns;

@@ -15,6 +15,7 @@
 #include "user/identity/program.h"
 #include "user/identity/rank.h"
 #include "user/lib/array.h"
+#include "user/proc/proc.h"
 #include "user/proc/process.h"
 
 enum training_role {
@@ -35,7 +36,7 @@ struct training {
 	uint8_t exec_id[EXEC_ID_BYTES]; /* all 0: not known */
 	struct job_id id;
 	pid_t above;                     /* the nearest of its ancestors that has torch or JAX; 0: none */
-	uint64_t stack_start;            /* of struct proc_stat */
+	struct proc_extent extent;       /* when it was examined last */
 	uint64_t first_seen_ns, seen_ns; /* when it was examined first, and last (CLOCK_MONOTONIC) */
 	/* What follows from all of them: */
 	enum training_role role;

@@ -49,6 +49,21 @@ bool proc_stat__dead(const struct proc_stat *stat);
 /* Does it live, and is no thread of the kernel? */
 bool proc_stat__is_program(const struct proc_stat *stat);
 
+/* By which one sees cheaply that a process runs the program that it ran, and has no more and no less memory mapped. */
+struct proc_extent {
+	uint64_t start_time, stack_start, vm_bytes; /* of struct proc_stat */
+};
+
+static inline struct proc_extent proc_stat__extent(const struct proc_stat *stat)
+{
+	return (struct proc_extent){stat->start_time, stat->stack_start, stat->vm_bytes};
+}
+
+static inline bool proc_extent__same(const struct proc_extent *a, const struct proc_extent *b)
+{
+	return a->start_time == b->start_time && a->stack_start == b->stack_start && a->vm_bytes == b->vm_bytes;
+}
+
 struct proc_status {
 	pid_t tgid;
 	pid_t tracer;              /* 0: the process is not being traced */

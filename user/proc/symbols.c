@@ -22,6 +22,7 @@
 #include "user/lib/clock.h"
 #include "user/lib/search.h"
 #include "user/lib/utf8.h"
+#include "user/proc/proc.h"
 #include "user/proc/process.h"
 
 /* More than jobs have. Beyond these limits, addresses get a shorter text, or no text. */
@@ -40,6 +41,7 @@
 /* An unmapped address may have been mapped since; rarely, another library has replaced a known one. */
 #define MISS_INTERVAL_NS 1000000000ULL
 #define HIT_INTERVAL_NS  10000000000ULL
+#define SAME_INTERVAL_NS 300000000000ULL /* while it has as much mapped as before */
 #define RETRY_NS         1000000000ULL
 
 struct symbols_file {
@@ -62,6 +64,8 @@ struct map_range {
 struct known_process {
 	pid_t pid;
 	uint64_t read_ns, took_ns; /* maps */
+	struct proc_extent extent; /* then, */
+	uint64_t same_ns;          /* and still the same then */
 	size_t range_cnt;
 	struct map_range *ranges;
 };
@@ -234,6 +238,14 @@ static void ranges__release(struct map_range *ranges, size_t cnt)
 	free(ranges);
 }
 
+/* All zeros: not known. */
+static struct proc_extent extent_of(pid_t pid)
+{
+	struct proc_stat stat;
+
+	return proc__stat(pid, 0, &stat) ? (struct proc_extent){} : proc_stat__extent(&stat);
+}
+
 /*
  * When maps cannot be read, the old ranges stay: the last samples of a process arrive after it has
  * ended.
@@ -241,11 +253,14 @@ static void ranges__release(struct map_range *ranges, size_t cnt)
 static void symbols__read_ranges(struct symbols *s, struct known_process *p)
 {
 	struct ranges ranges = {.symbols = s};
+	struct proc_extent extent = extent_of(p->pid);
 	uint64_t begin = clock__ns(CLOCK_MONOTONIC);
 	int err = process__each_mapping(p->pid, add_range, &ranges);
 
 	p->read_ns = clock__ns(CLOCK_MONOTONIC);
 	p->took_ns = p->read_ns - begin;
+	p->extent = extent;
+	p->same_ns = p->read_ns;
 	if (err) {
 		ranges__release(ranges.items, ranges.cnt);
 	} else {
@@ -297,10 +312,18 @@ static const struct map_range *process__range(const struct known_process *p, uin
 static const struct map_range *symbols__range(struct symbols *s, struct known_process *p, uint64_t ip)
 {
 	const struct map_range *range = process__range(p, ip);
-	uint64_t interval = range ? HIT_INTERVAL_NS : MISS_INTERVAL_NS;
+	uint64_t interval = range ? HIT_INTERVAL_NS : MISS_INTERVAL_NS, now = clock__ns(CLOCK_MONOTONIC);
+	struct proc_extent extent;
 
-	if (p->read_ns && clock__ns(CLOCK_MONOTONIC) - p->read_ns < interval + 50 * p->took_ns)
+	if (p->read_ns && now - p->same_ns < interval + 50 * p->took_ns)
 		return range;
+	if (range && now - p->read_ns < SAME_INTERVAL_NS) {
+		extent = extent_of(p->pid);
+		if (proc_extent__same(&extent, &p->extent)) {
+			p->same_ns = now;
+			return range;
+		}
+	}
 	symbols__read_ranges(s, p);
 	return process__range(p, ip);
 }

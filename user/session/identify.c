@@ -14,7 +14,7 @@
 
 /* A process joins its group some time after it has started, a job without ranks never does. */
 #define RANK_LOOK_NS     (500 * 1000000ULL)
-#define RANK_LOOK_MAX_NS (64 * 1000000000ULL)
+#define RANK_LOOK_MAX_NS (512 * 1000000000ULL)
 
 /* What is known of its interpreter: a fork has that of its parent. NULL: nothing. */
 static const struct python *target__python(const struct target *t)

@@ -351,19 +351,22 @@ int session__attach(struct session *s, pid_t pid, uint32_t group, bool may_end)
 	t = targets__find(s, process.pid);
 	if (t)
 		process__release(&process);
-	if (t && t->role == ROLE_MAIN)
+	if (t && t->given)
 		log__warn(NULL, "process %d was given twice: it is recorded once", pid);
 	if (t && t->role != ROLE_MAIN) { /* it is there as the child of one that was given */
 		targets__promote(s, t);
 		target__emit(s, t);
 	}
-	if (t)
+	if (t) {
+		t->given = true;
 		return 0;
+	}
 	err = targets__add(s, &process, ROLE_MAIN, &t);
 	if (err) {
 		process__release(&process);
 		return err;
 	}
+	t->given = true;
 	t->group = group;
 	budget__join(s, t);
 	t->unchecked = true;

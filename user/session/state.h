@@ -12,6 +12,7 @@
 #include "user/identity/rank.h"
 #include "user/lib/map.h"
 #include "user/lib/names.h"
+#include "user/proc/proc.h"
 #include "user/proc/process.h"
 #include "user/runtime/python/python.h"
 #include "user/session/guardian.h"
@@ -71,6 +72,8 @@ struct target {
 	enum target_role role;
 	uint32_t group; /* processes that rest together */
 	struct target_rest rest;
+	struct proc_extent extent; /* when its files were last read, */
+	bool files_settled;        /* and the time before it was the same one */
 	uint64_t opened_ns;       /* when its window opened first, without --steps: a rest moves what BPF knows of it */
 	struct rank_id rank;      /* as it was when the session last looked */
 	uint64_t rank_delay_ns;   /* how long the session waits for its next look at the rank, */
@@ -90,9 +93,11 @@ struct target {
 	bool pending;            /* the session must look again, for that or for a source */
 	bool open;               /* its window has opened */
 	bool interpreters_noted; /* the note on several interpreters is written */
+	bool given;              /* to session__attach; else a child of one that was, or of a command */
 	bool forked;             /* a fork: has its parent's memory layout, which BPF has copied */
 	uint64_t look_at_ns;     /* when to look at it again, if pending */
 	uint64_t checked_ns;     /* when it was last known to live */
+	uint64_t counted_ns;     /* when its interpreters were last counted */
 	uint64_t since_ns;       /* when it started, or stepflame saw its exec */
 	uint64_t torch_ns;       /* when the session found torch in it */
 	bool files_refused;      /* it maps too many files with probes, and a note says so */

@@ -33,6 +33,7 @@
 /* Up to so many targets are checked each time; of more each is so much more seldom. */
 #define CHECKED_TOGETHER 4
 #define CHECK_NS         (100 * 1000000ULL)
+#define COUNT_NS         (1000 * 1000000ULL) /* the same of how many interpreters they have */
 
 struct target *targets__find(struct session *s, pid_t pid)
 {
@@ -437,7 +438,7 @@ static void forget_program(struct session *s, struct target *t, bool ended)
 		else
 			target__clear_state(t, id);
 	}
-	t->interpreters_noted = t->has_python = t->python_refused = t->has_torch = t->forked = false;
+	t->interpreters_noted = t->has_python = t->python_refused = t->has_torch = t->forked = t->files_settled = false;
 	t->python_err = 0;
 	t->python_failed = 0;
 	t->python = (struct python){};
@@ -506,17 +507,42 @@ static void end_gone_target(struct session *s, struct target *t)
 		end_target(s, t);
 }
 
-static void look_at_target(struct session *s, struct target *t, uint64_t now)
+/*
+ * Reads again which files it maps, which takes milliseconds, unless it maps as much as at the last two
+ * looks: a file that was just being mapped at the last one was not there at the one before. 0 or -errno.
+ */
+static int read_files_again(struct session *s, struct target *t)
 {
 	struct process process;
+	struct proc_extent extent;
+	struct proc_stat stat;
+	bool same;
+	int err = proc__stat(t->process.pid, 0, &stat);
+
+	if (err)
+		return err;
+	extent = proc_stat__extent(&stat);
+	same = proc_extent__same(&extent, &t->extent);
+	if (same && t->files_settled && !proc_stat__dead(&stat))
+		return 0;
+	err = process__read(t->process.pid, &process);
+	if (err)
+		return err;
+	t->extent = extent;
+	t->files_settled = same;
+	set_target_process(s, t, &process);
+	target__detach_unmapped(s, t);
+	return 0;
+}
+
+static void look_at_target(struct session *s, struct target *t, uint64_t now)
+{
 	uint64_t delay;
 
-	if (process__read(t->process.pid, &process)) {
+	if (read_files_again(s, t)) {
 		end_gone_target(s, t);
 		return;
 	}
-	set_target_process(s, t, &process);
-	target__detach_unmapped(s, t);
 	if (t->forked)
 		settle_fork(s, t);
 	else
@@ -551,10 +577,20 @@ int targets__timeout_ms(const struct session *s, int timeout_ms)
  */
 #define MINOR_TSS_CURRENT 12
 
-static void note_interpreters(struct session *s, struct target *t)
+/* From one check to the next: up to CHECKED_TOGETHER targets are checked each time, and of more each the more seldom. */
+static uint64_t check_interval_ns(const struct session *s, uint64_t ns)
 {
-	if (!t->has_python || t->interpreters_noted ||
-	    py_thread__interpreters(t->process.pid, t->python.runtime, t->python.walk) < 2)
+	size_t rounds = (s->target_cnt + CHECKED_TOGETHER - 1) / CHECKED_TOGETHER;
+
+	return rounds * ns;
+}
+
+static void note_interpreters(struct session *s, struct target *t, uint64_t now)
+{
+	if (!t->has_python || t->interpreters_noted || now - t->counted_ns < check_interval_ns(s, COUNT_NS))
+		return;
+	t->counted_ns = now;
+	if (py_thread__interpreters(t->process.pid, t->python.runtime, t->python.walk) < 2)
 		return;
 	t->interpreters_noted = true;
 	session__note(
@@ -574,12 +610,12 @@ static void check_life(struct session *s, struct target *t, uint64_t now)
 	if (!process__alive(&t->process))
 		end_gone_target(s, t);
 	else
-		note_interpreters(s, t);
+		note_interpreters(s, t, now);
 }
 
 void targets__tend(struct session *s)
 {
-	uint64_t now = session__now_ns(), check_interval_ns = s->target_cnt / CHECKED_TOGETHER * CHECK_NS;
+	uint64_t now = session__now_ns(), check_ns = check_interval_ns(s, CHECK_NS);
 
 	s->progress.alive = false;
 	for (size_t i = 0; i < s->target_cnt; i++) {
@@ -587,7 +623,7 @@ void targets__tend(struct session *s)
 
 		if (!t->gone && t->pending && t->look_at_ns <= now)
 			look_at_target(s, t, now);
-		if (!t->gone && now - t->checked_ns >= check_interval_ns)
+		if (!t->gone && now - t->checked_ns >= check_ns)
 			check_life(s, t, now);
 		if (!t->gone)
 			target__look_at_rank(s, t, now);

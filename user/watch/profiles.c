@@ -25,7 +25,7 @@ static int begin_at(struct job *job, uint64_t from_ns)
 	return job__add(job, &dropped.hdr);
 }
 
-/* What a stack is made of, and samples of that time. */
+/* What a stack is made of, whose worker a process is, and samples of that time. */
 static int take_record(const struct rec_hdr *record, void *ctx)
 {
 	const struct reading *reading = ctx;
@@ -38,6 +38,7 @@ static int take_record(const struct rec_hdr *record, void *ctx)
 			return 0;
 		break;
 	case REC_HOST:
+	case REC_TARGET:
 	case REC_WINDOW:
 	case REC_NAME:
 	case REC_CODE:
@@ -66,8 +67,8 @@ static size_t put_label(char *name, size_t used, size_t size, const char *key, c
 	return used;
 }
 
-static void name_profile(const struct watched_jobs *jobs, const struct metrics *metrics, uint32_t pid, char *name,
-			 size_t size)
+static void name_profile(const struct watched_jobs *jobs, const struct metrics *metrics, uint32_t pid, bool workers,
+			 char *name, size_t size)
 {
 	char job[WATCHED_NAME], host[HOST_NAME_MAX + 1] = "", rank[24];
 	struct rank_progress progress;
@@ -81,6 +82,7 @@ static void name_profile(const struct watched_jobs *jobs, const struct metrics *
 	used = put_label(name, used, size - 1, "job", watched_jobs__name(jobs, pid, job));
 	used = put_label(name, used, size - 1, "rank", rank);
 	used = put_label(name, used, size - 1, "host", host);
+	used = put_label(name, used, size - 1, "role", workers ? "workers" : "main");
 	snprintf(name + used, size - used, "}");
 }
 
@@ -98,33 +100,43 @@ static int write_profile(struct job *job, const struct export_options *options)
 	return err ?: fd;
 }
 
+struct maker {
+	const struct watched_jobs *jobs;
+	const struct metrics *metrics;
+	int (*fn)(const char *name, int fd, void *ctx);
+	void *ctx;
+};
+
+/* Of a process, or of its workers together. 0, -errno, or what fn returned. */
+static int make_profile(const struct maker *maker, struct job *job, uint32_t pid, bool workers)
+{
+	struct export_options options = {.pid = pid, .workers = workers, .name = "stepflame"};
+	size_t samples = 0;
+	char name[256];
+	int fd, err = export__each_sample(job, &options, count_sample, &samples);
+
+	if (err || !samples)
+		return err;
+	fd = write_profile(job, &options);
+	if (fd < 0)
+		return fd;
+	name_profile(maker->jobs, maker->metrics, pid, workers, name, sizeof(name));
+	return maker->fn(name, fd, maker->ctx);
+}
+
 int profiles__make(const struct recording_writer *ring, const struct watched_jobs *jobs, const struct metrics *metrics,
 		   uint64_t from_ns, uint64_t to_ns, int (*fn)(const char *name, int fd, void *ctx), void *ctx)
 {
+	const struct maker maker = {jobs, metrics, fn, ctx};
 	const struct watched_process *all = jobs->processes.items;
 	struct reading reading = {.job = job__new(), .from_ns = from_ns, .to_ns = to_ns};
 	int err = reading.job ? begin_at(reading.job, from_ns) ?: recording_writer__read(ring, take_record, &reading)
 			      : -ENOMEM;
 
-	for (size_t i = 0; i < jobs->processes.cnt && !err; i++) {
-		struct export_options options = {.pid = all[i].pid, .name = "stepflame"};
-		size_t samples = 0;
-		char name[256];
-		int fd;
-
-		if (!all[i].attached)
-			continue;
-		err = export__each_sample(reading.job, &options, count_sample, &samples);
-		if (err || !samples)
-			continue;
-		fd = write_profile(reading.job, &options);
-		if (fd < 0) {
-			err = fd;
-			break;
-		}
-		name_profile(jobs, metrics, all[i].pid, name, sizeof(name));
-		err = fn(name, fd, ctx);
-	}
+	for (size_t i = 0; i < jobs->processes.cnt && !err; i++)
+		if (all[i].attached)
+			err = make_profile(&maker, reading.job, all[i].pid, false)
+				      ?: make_profile(&maker, reading.job, all[i].pid, true);
 	job__free(reading.job);
 	return err;
 }

@@ -139,6 +139,7 @@ struct key_request {
 	bool (*is)(const char *key); /* NULL: `key` */
 };
 
+#define KEYS_KEPT    4
 #define STR_HEAD_MAX 64 /* sizeof(PyASCIIObject) is 40 to 56 */
 /* An ASCII str that may be the key, with the 0 behind it. */
 #define STR_BYTES (STR_HEAD_MAX + PY_KEY_MAX + 1)
@@ -186,6 +187,38 @@ static size_t find_in_batch(const struct key_request *r, const struct py_dict_en
 	return cnt;
 }
 
+/*
+ * Where the search for a key begins: where it was found last. The jobs of a host mostly import the same
+ * modules in the same order.
+ */
+static _Thread_local struct found_key {
+	char key[PY_KEY_MAX + 1];
+	int batch;
+} found_keys[KEYS_KEPT];
+
+static int first_batch(const struct key_request *r)
+{
+	for (size_t i = 0; i < KEYS_KEPT; i++)
+		if (!r->is && !strcmp(found_keys[i].key, r->key))
+			return found_keys[i].batch;
+	return 0;
+}
+
+static void set_first_batch(const struct key_request *r, int batch)
+{
+	static _Thread_local size_t next;
+	size_t i = 0;
+
+	if (r->is)
+		return;
+	while (i < KEYS_KEPT && strcmp(found_keys[i].key, r->key) != 0)
+		i++;
+	if (i == KEYS_KEPT)
+		i = next++ % KEYS_KEPT;
+	strcpy(found_keys[i].key, r->key);
+	found_keys[i].batch = batch;
+}
+
 static int find_in_deputy(const void *in, struct deputy_out *out)
 {
 	const struct key_request *r = in;
@@ -194,11 +227,13 @@ static int find_in_deputy(const void *in, struct deputy_out *out)
 			  ? -EINVAL
 			  : py_dict__entries(r->pid, &r->layout, r->dict, entries, DICT_ENTRIES_MAX);
 
-	for (int at = 0; at < cnt; at += BATCH) {
+	for (int i = 0, first = first_batch(r), batches = (cnt + BATCH - 1) / BATCH; i < batches; i++) {
+		int at = (i + first) % batches * BATCH;
 		size_t batch = cnt - at < BATCH ? cnt - at : BATCH, found = find_in_batch(r, entries + at, batch);
 
 		if (found == batch)
 			continue;
+		set_first_batch(r, at / BATCH);
 		memcpy(out->bytes, &entries[at + found].value, sizeof(uint64_t));
 		out->size = sizeof(uint64_t);
 		return 0;

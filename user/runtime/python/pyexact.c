@@ -27,24 +27,29 @@
 
 /*
  * A move between a register and memory at a large offset from another: REX.W 8B (load) or 89
- * (store), mod 10, no SIB.
+ * (store), mod 10. Where the other is rsp or r12, a SIB byte without an index says so.
  */
 struct far_move {
 	bool load;
-	uint8_t reg, base;
+	uint8_t reg;
 	uint32_t offset;
+	size_t bytes; /* of code */
 };
 
-#define FAR_MOVE_BYTES 7
+#define FAR_MOVE_MAX 8
 
+/* code: FAR_MOVE_MAX bytes. */
 static bool far_move__parse(const uint8_t *code, struct far_move *out)
 {
-	if ((code[0] & 0xf8) != 0x48 || (code[1] != 0x8b && code[1] != 0x89) || code[2] >> 6 != 2 || (code[2] & 7) == 4)
+	bool sib = (code[2] & 7) == 4;
+
+	if ((code[0] & 0xf8) != 0x48 || (code[1] != 0x8b && code[1] != 0x89) || code[2] >> 6 != 2 ||
+	    (sib && ((code[3] & 0x3f) != 0x24 || code[0] & 2)))
 		return false;
 	out->load = code[1] == 0x8b;
 	out->reg = (code[2] >> 3 & 7) | (code[0] & 4) << 1;
-	out->base = (code[2] & 7) | (code[0] & 1) << 3;
-	memcpy(&out->offset, code + 3, sizeof(out->offset));
+	memcpy(&out->offset, code + 3 + sib, sizeof(out->offset));
+	out->bytes = 3 + sib + sizeof(out->offset);
 	return true;
 }
 
@@ -67,8 +72,8 @@ static uint32_t find_field_offset(const struct elf *elf, const char *name, bool 
 		size_t have;
 
 		decoder__node(decoder, elf, at, 16, &node);
-		code = elf__bytes(elf, at, FAR_MOVE_BYTES, &have);
-		if (node.kind == FLOW_BAD || node.kind == FLOW_RETURN || !code || have < FAR_MOVE_BYTES)
+		code = elf__bytes(elf, at, FAR_MOVE_MAX, &have);
+		if (node.kind == FLOW_BAD || node.kind == FLOW_RETURN || !code || have < FAR_MOVE_MAX)
 			return 0;
 		if (far_move__parse(code, &move) && move.load == load && move.offset < WORD_OFFSET_MAX &&
 		    move.offset % 8 == 0)
@@ -180,13 +185,13 @@ static int find_callers(const struct elf *elf, struct decoder *decoder, struct p
 	int err = elf__code_around(elf, out->eval, &start, &size);
 
 	code = err ? NULL : elf__bytes(elf, start, size < SCAN_BYTES ? size : SCAN_BYTES, &have);
-	for (size_t i = 0; code && i + FAR_MOVE_BYTES <= have; i++) {
+	for (size_t i = 0; code && i + FAR_MOVE_MAX <= have; i++) {
 		struct far_move move;
 		uint64_t behind;
 
 		if (!far_move__parse(code + i, &move) || !move.load || move.offset != out->word_offset)
 			continue;
-		behind = find_pointer_call(elf, decoder, start + i + FAR_MOVE_BYTES, move.reg, 1);
+		behind = find_pointer_call(elf, decoder, start + i + move.bytes, move.reg, 1);
 		if (behind && add_returned(elf, decoder, behind, out))
 			return -ENOTSUP;
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Finds CPython in a process. In: the mapped files of struct process, and reads of the process's
- * memory, which goes on running. Out: struct python. Owned by the calling thread. This file first
- * analyses the interpreter's file; then the process must agree (pycheck.c).
+ * memory, which goes on running. Out: struct python. Owned by the calling thread, which keeps what it
+ * found in the last few files. This file first analyses the interpreter's file; then the process must
+ * agree (pycheck.c).
  */
 #include "user/runtime/python/python.h"
 
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "user/proc/deputy.h"
 #include "user/proc/getter.h"
@@ -21,6 +23,7 @@
 
 #define MINOR_GILSTATE_WORD 15 /* a thread's own state is a thread-local word */
 
+#define FILES_KNOWN         8
 #define METH_FASTCALL       0x80 /* CPython Include/methodobject.h */
 
 /* ---- the interpreter's file ---- */
@@ -141,10 +144,9 @@ static int python__version(struct python *out, const struct elf *elf, pid_t pid)
 
 /* ---- functions and thread state ---- */
 
-static void python__find_functions(struct python *out, const struct elf *elf, uint64_t gen_type)
+static void find_functions(const struct elf *elf, uint64_t gen_type, const struct py_layout *layout,
+			   struct py_functions *functions)
 {
-	const struct py_layout *layout = &out->process.layout;
-	struct py_functions *functions = &out->functions;
 	struct elf_symbol symbol;
 	uint64_t methods;
 
@@ -161,6 +163,40 @@ static void python__find_functions(struct python *out, const struct elf *elf, ui
 		functions->eval = symbol.vaddr;
 	if (py_gc__find(elf, &functions->gc))
 		functions->gc.callback = 0;
+}
+
+/* The functions of a file of that content. The owner of a file can set its mtime, but not its ctime. */
+struct known_file {
+	struct {
+		uint64_t dev, inode, bytes, layout[2];
+		struct timespec changed[2];
+	} key;
+	struct py_functions functions;
+};
+
+/* The search takes milliseconds, and the jobs of a host have few interpreters. */
+static void python__find_functions(struct python *out, const struct elf *elf, uint64_t gen_type)
+{
+	static _Thread_local struct known_file known[FILES_KNOWN];
+	static _Thread_local size_t next;
+	const struct py_layout *layout = &out->process.layout;
+	const struct stat *st = elf__stat(elf);
+	struct known_file file = {.key = {.dev = st->st_dev, .inode = st->st_ino, .bytes = st->st_size}};
+
+	file.key.changed[0] = st->st_mtim;
+	file.key.changed[1] = st->st_ctim;
+	file.key.layout[0] = layout->type_methods;
+	file.key.layout[1] = layout->type_iternext;
+	for (size_t i = 0; i < FILES_KNOWN; i++) {
+		if (memcmp(&known[i].key, &file.key, sizeof(file.key)))
+			continue;
+		out->functions = known[i].functions;
+		return;
+	}
+	find_functions(elf, gen_type, layout, &file.functions);
+	out->functions = file.functions;
+	if (!elf__error(elf))
+		known[next++ % FILES_KNOWN] = file;
 }
 
 static void python__find_tstate(struct python *out, const struct elf *elf, const struct process *process)

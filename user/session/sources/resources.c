@@ -27,7 +27,8 @@
 #define VMSTAT_BYTES  65536
 #define SHM_FULL_PART 50  /* full: less than this part of it is free */
 #define OTHERS_MAX    64  /* of the other processes in one look; the next look goes on with the rest */
-#define CHILDREN_MAX  4   /* of a session in one look; more take turns */
+#define MAINS_MAX     16  /* of a session in one look; more take turns */
+#define CHILDREN_MAX  4   /* the same of children */
 #define PAGES_OF_ALL  512 /* of all children together, of each no fewer than: */
 #define PAGES_LEAST   32
 
@@ -413,6 +414,8 @@ static void look_at_some_pages(struct session *s)
 
 	for (size_t i = 0; i < s->target_cnt; i++)
 		children += has_pages(s->targets[i]);
+	if (!children)
+		return;
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[(r->pages_turn + i) % s->target_cnt];
 
@@ -424,29 +427,33 @@ static void look_at_some_pages(struct session *s)
 	}
 }
 
-static bool is_child(const struct target *t)
+static bool is_followed(const struct target *t)
 {
-	return t->role != ROLE_MAIN && !t->gone && !of_target(t)->unfollowed;
+	return !t->gone && !of_target(t)->unfollowed;
 }
 
-/* left: also at what is left of memory, and then at each child. */
+static bool is_main(const struct target *t)
+{
+	return t->role == ROLE_MAIN;
+}
+
+/* left: also at what is left of memory, and then at all. */
 static void look_at_all(struct session *s, bool left)
 {
 	struct resources *r = state_of(s);
-	size_t others = 0, turn = r->turn, children = 0, child = 0, rounds;
+	size_t others = 0, turn = r->turn, cnts[2] = {}, ats[2] = {};
 
 	r->networks.cnt = 0;
 	look_at_machine(s);
 	r->turn = 0;
 	for (size_t i = 0; i < s->target_cnt; i++)
-		children += is_child(s->targets[i]);
-	rounds = (children + CHILDREN_MAX - 1) / CHILDREN_MAX ?: 1;
+		cnts[is_main(s->targets[i])] += is_followed(s->targets[i]);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
+		bool kind = is_main(t);
+		size_t most = kind ? MAINS_MAX : CHILDREN_MAX, rounds = (cnts[kind] + most - 1) / most;
 
-		if (t->gone || of_target(t)->unfollowed)
-			continue;
-		if (is_child(t) && !left && (child++ + r->look_cnt) % rounds)
+		if (!is_followed(t) || (!left && (ats[kind]++ + r->look_cnt) % rounds))
 			continue;
 		if (!of_target(t)->kept && r->kept == KEPT_MAX) {
 			if (i < turn)
