@@ -36,18 +36,6 @@
 #define USED_S     (24LL * 60 * 60)
 #define CODE_BYTES 16 /* compared at each site: the longest instruction and one more */
 
-/* The file that was searched, and its content, as far as nobody but root can forge it. */
-struct file_key {
-	uint64_t dev, inode, size, owner;
-	int64_t mtime_s, mtime_ns, ctime_s, ctime_ns;
-	/*
-	 * Of a file system without a device of its own (overlayfs, btrfs): its number is given to the
-	 * next file system, which a user may have made, with any inodes and times. Else 0.
-	 */
-	uint64_t mount;
-	char boot[40];
-};
-
 /* By which the file's inode can be found while it exists: of name_to_handle_at; bytes 0: it cannot. */
 struct inode_handle {
 	uint32_t bytes;
@@ -240,7 +228,6 @@ static void prune_dir(int dir_fd, const struct elf *elf, const struct cache_head
 
 /* ---- a file ---- */
 
-/* false: nobody can say that this is the same file another time. */
 static bool identify_mount(int fd, struct file_key *key)
 {
 	int boot = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -254,7 +241,7 @@ static bool identify_mount(int fd, struct file_key *key)
 	return known;
 }
 
-static bool key_of(const struct elf *elf, struct file_key *key)
+bool file_key__of(const struct elf *elf, struct file_key *key)
 {
 	const struct stat *st = elf__stat(elf);
 
@@ -282,7 +269,7 @@ static bool header_of(const struct elf *elf, const struct cache_part *part, size
 		header->unit[i] = part[i].unit;
 		header->cnt[i] = part[i].cnt;
 	}
-	return key_of(elf, &header->key);
+	return file_key__of(elf, &header->key);
 }
 
 static void name_of(const struct cache_header *header, const char *what, char name[NAME_MAX])

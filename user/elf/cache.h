@@ -8,11 +8,28 @@
 #ifndef STEPFLAME_USER_ELF_CACHE_H
 #define STEPFLAME_USER_ELF_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "user/elf/elf.h"
 
 #define CACHE_PARTS 8
+
+/* A file that was searched, and its content, as far as nobody but root can forge it. No padding. */
+struct file_key {
+	uint64_t dev, inode, size, owner;
+	int64_t mtime_s, mtime_ns, ctime_s, ctime_ns;
+	/*
+	 * Of a file system without a device of its own (overlayfs, btrfs): its number is given to the
+	 * next file system, which a user may have made, with any inodes and times. Else 0.
+	 */
+	uint64_t mount;
+	char boot[40];
+};
+
+/* false: nobody can say whether a file with this key is this one another time. */
+bool file_key__of(const struct elf *elf, struct file_key *key);
 
 struct cache_part {
 	size_t unit; /* bytes of an element */

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "user/elf/cache.h"
 #include "user/proc/deputy.h"
 #include "user/proc/getter.h"
 #include "user/runtime/python/pycheck.h"
@@ -165,12 +165,10 @@ static void find_functions(const struct elf *elf, uint64_t gen_type, const struc
 		functions->gc.callback = 0;
 }
 
-/* The functions of a file of that content. The owner of a file can set its mtime, but not its ctime. */
+/* The functions of a file, which some offsets of its layout decide, too. */
 struct known_file {
-	struct {
-		uint64_t dev, inode, bytes, layout[2];
-		struct timespec changed[2];
-	} key;
+	struct file_key key;
+	uint64_t methods, iternext;
 	struct py_functions functions;
 };
 
@@ -180,22 +178,19 @@ static void python__find_functions(struct python *out, const struct elf *elf, ui
 	static _Thread_local struct known_file known[FILES_KNOWN];
 	static _Thread_local size_t next;
 	const struct py_layout *layout = &out->process.layout;
-	const struct stat *st = elf__stat(elf);
-	struct known_file file = {.key = {.dev = st->st_dev, .inode = st->st_ino, .bytes = st->st_size}};
+	struct known_file file = {.methods = layout->type_methods, .iternext = layout->type_iternext};
+	bool keeps = file_key__of(elf, &file.key);
 
-	file.key.changed[0] = st->st_mtim;
-	file.key.changed[1] = st->st_ctim;
-	file.key.layout[0] = layout->type_methods;
-	file.key.layout[1] = layout->type_iternext;
 	for (size_t i = 0; i < FILES_KNOWN; i++) {
-		if (memcmp(&known[i].key, &file.key, sizeof(file.key)))
+		if (!keeps || memcmp(&known[i].key, &file.key, sizeof(file.key)) || known[i].methods != file.methods ||
+		    known[i].iternext != file.iternext)
 			continue;
 		out->functions = known[i].functions;
 		return;
 	}
 	find_functions(elf, gen_type, layout, &file.functions);
 	out->functions = file.functions;
-	if (!elf__error(elf))
+	if (keeps && !elf__error(elf))
 		known[next++ % FILES_KNOWN] = file;
 }
 

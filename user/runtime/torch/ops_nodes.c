@@ -24,8 +24,9 @@
 #define VMI_BASE     24
 #define DEPTH_MAX    8 /* levels of derivation to search */
 #define NODES_MAX    OPS_MAX
-#define TYPE_OFFSET  8  /* CPython: of ob_type in an object */
-#define TYPE_NAME    24 /* of tp_name in a type */
+#define TYPE_OFFSET  8  /* CPython: of ob_type in an object, */
+#define TYPE_NAME    24 /* and of tp_name in a type; */
+#define HEAD_LONGER  16 /* of a free-threaded one both are so much more */
 #define VIRTUALS     16 /* functions of a vtable to search */
 #define MEMBER_BYTES 32 /* of code between two loads that belong together */
 #define CALLBACKS    "_ZN2at27getStepCallbacksUnlessEmptyE"
@@ -176,11 +177,12 @@ static uint64_t named_member(const struct op_code *code)
 {
 	for (size_t i = 0; i < code->size; i++) {
 		struct field_load type = load_at(code, i), name;
+		int32_t longer = type.disp - TYPE_OFFSET;
 
-		if (!type.size || type.disp != TYPE_OFFSET)
+		if (!type.size || (longer && longer != HEAD_LONGER))
 			continue;
 		name = load_at(code, i + type.size);
-		if (!name.size || name.disp != TYPE_NAME || name.base != type.reg)
+		if (!name.size || name.disp != TYPE_NAME + longer || name.base != type.reg)
 			continue;
 		for (size_t k = 1; k <= MEMBER_BYTES && k <= i; k++) {
 			struct field_load member = load_at(code, i - k);
