@@ -5,7 +5,7 @@
  * running programs still write to the old one. In: struct proc_command. Returns 0, or 1: no such
  * process.
  */
-#include "bpf/maps.h"
+#include "bpf/beside.h"
 
 SEC("syscall")
 int control(struct proc_command *command)
@@ -58,8 +58,12 @@ int control(struct proc_command *command)
 		proc->gpu.emits = command->wait;
 		break;
 	case COMMAND_FORGET:
-		if (proc->ended)
-			bpf_map_delete_elem(&procs, &pid);
+		if (!proc->ended)
+			break;
+		pid__unmark(pid);
+		bpf_map_delete_elem(&procs, &pid);
+		if (bpf_map_lookup_elem(&procs, &pid))
+			pid__mark(pid);
 		break;
 	}
 	return 0;

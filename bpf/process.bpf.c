@@ -3,6 +3,7 @@
  * Follows the processes of the job: BPF adds a fork of a traced process before its first
  * instruction, with its parent's layout; user space receives the event and decides what to attach.
  */
+#include "bpf/beside.h"
 #include "bpf/event.h"
 
 const volatile __u32 want_children = 0; /* system calls and samples of forks count from their first instruction on */
@@ -38,6 +39,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 		count(CNT_PROCS_FULL);
 		return 0;
 	}
+	pid__mark(pid);
 	copy = bpf_map_lookup_elem(&procs, &pid);
 	if (!copy)
 		return 0;

@@ -18,6 +18,7 @@
  * On one CPU these programs do not interrupt each other, except from an NMI.
  */
 #include "bpf/around.h"
+#include "bpf/beside.h"
 #include "bpf/files.h"
 #include "bpf/span.h"
 #include "bpf/wait_place.h"
@@ -172,7 +173,7 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 pid = task_pid(task);
-	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	struct proc *proc = proc__of(pid);
 	struct sample_scratch *scratch;
 	u64 start;
 
@@ -408,7 +409,7 @@ static __attribute__((noinline)) int wait__ended(const struct proc *proc, u32 pi
  */
 static __always_inline void wait__end(struct task_struct *task, struct task_struct *before, u32 visit, bool later)
 {
-	struct wait *w = bpf_task_storage_get(&waits, task, NULL, 0);
+	struct wait *w = task__is_beside(task) ? NULL : bpf_task_storage_get(&waits, task, NULL, 0);
 	struct proc *proc;
 	u64 now, since, ready;
 	u32 pid;
@@ -465,7 +466,7 @@ static __always_inline void wait__begin(struct task_struct *task, struct task_st
 					bool later)
 {
 	u32 pid = task_pid(task);
-	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	struct proc *proc = proc__of(pid);
 	struct sample_scratch *scratch;
 	struct wait *w;
 	u64 start;
@@ -558,7 +559,7 @@ SEC("tp_btf/sched_waking")
 int BPF_PROG(sample_waking, struct task_struct *task)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
-	struct wait *w = bpf_task_storage_get(&waits, task, NULL, 0);
+	struct wait *w = task__is_beside(task) ? NULL : bpf_task_storage_get(&waits, task, NULL, 0);
 	u32 pid;
 
 	if (!w || !w->since_ns || w->woken_ns)

@@ -287,6 +287,8 @@ struct proc_ops {
 	__u32 pad;
 };
 
+#define PIDS_MAX (1u << 22) /* PID_MAX_LIMIT of 64 bits, include/linux/threads.h */
+
 /* One traced process. Key of its map: the pid as stepflame sees it. */
 struct proc {
 	struct py_process py;                 /* py.layout.minor == 0: not a Python, or one of unknown layout */

@@ -4,7 +4,8 @@
 Kills stepflame, its guardian, or both, at random moments in every mode, and records targets that end, fork, exec or are stopped at random.
 
 After each: the job's results are what they were, its code has no breakpoint (compared with the files), nothing hangs and no guardian is left. At the
-end: the job has as many files and mappings as before, and its speed, paired with a job that nobody recorded. What failed is told; status 1.
+end: the job has as many files and mappings as before, and, with --speed, how its speed compares with a job's that nobody recorded. What failed is
+told; status 1. A kill takes half a second of CPU time: on a machine with more than two processors start one for each mode.
 """
 
 import argparse
@@ -37,10 +38,12 @@ MODES = {
 VICTIMS = ["stepflame"] * 6 + ["guardian", "both"]
 FATES = ["end", "raise", "abort", "fork", "exec", "killed", "stopped"]
 MARK = "STEPFLAME_KILLS"  # in the environment of what we start: guardians of others are none of ours
-TOGETHER = 4  # targets of a recording
+TOGETHER = 8  # targets of a recording
+EARLY = 0.3  # how often one of them runs while probes are being attached; where it ends meanwhile, nothing is recorded
 PAUSE_SECONDS = 2.5  # that a pair of jobs is measured, in turns
 NO_TARGET = "ended while probes were being attached|there is no process|is not a Python program"  # it ended or called exec meanwhile
 GPU_STEPS, GPU_LAUNCHES = 400, 8  # of 5 ms: longer than most recordings
+REST = 3  # times as long as it works: so that jobs leave stepflame the processors
 
 
 class Bench(helpers.Bench):
@@ -76,13 +79,26 @@ def wait_until(what, condition, seconds=helpers.END_SECONDS):
         time.sleep(0.01)
 
 
+def until_no_guardian(own=()):
+    """own: those that were there, which are cheaper to look at than all processes."""
+    wait_until("a guardian is left", lambda: all(helpers.state_of(pid) in ("", "Z") for pid in own))
+    wait_until("a guardian is left", lambda: not guardians())
+
+
 def kill(pid, number=signal.SIGKILL):
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
 
+def others_record():
+    return bool(helpers.guardians() - guardians())
+
+
 def check_clean(pid, restored):
-    """No breakpoint is in the process. restored: after `stepflame restore`, since nobody was left who could have taken them out."""
+    """
+    No breakpoint is in the process. restored: after `stepflame restore`, since nobody was left who could have taken them out. False: that cannot be
+    said, for another stepflame records on this host.
+    """
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         left = len(helpers.breakpoints(pid))
         if left and restored:
@@ -90,8 +106,11 @@ def check_clean(pid, restored):
             if found.returncode:
                 raise Wrong("restore: %s%s" % (found.stdout, found.stderr))
             left = len(helpers.breakpoints(pid))
+        if left and others_record():
+            return False
         if left:
             raise Wrong("%d breakpoints stay" % left)
+    return True
 
 
 class Moments:
@@ -104,11 +123,11 @@ class Moments:
         setattr(self, name, 0.8 * getattr(self, name) + 0.2 * seconds)
 
 
-def kill_at_random(bench, pid, options, moments, at):
+def kill_at_random(bench, job, options, moments, at):
     """Begins a recording and kills one or two of its processes. (what was done, is `restore` needed)"""
     victim, phase = at.choice(VICTIMS), at.choice(["begins", "records", "ends", "ends"])
     started = time.monotonic()
-    record = bench.record("-p", pid, *options)
+    record, own = bench.record("-p", job.pid, *options), []
     try:
         if phase == "begins":
             time.sleep(at.uniform(0, 1.2 * moments.begin))
@@ -133,7 +152,7 @@ def kill_at_random(bench, pid, options, moments, at):
     finally:
         record.kill()
         Path(record.file).unlink(missing_ok=True)
-    wait_until("a guardian is left", lambda: not guardians())
+    until_no_guardian(own)
     return "%s killed as it %s" % (victim, phase), victim != "stepflame"
 
 
@@ -185,46 +204,90 @@ def check_gpu_job(job):
     os.unlink(job.log.path)
 
 
-def run_kills(bench, mode, times, at, failed):
-    """Returns what the job lost by it, in words."""
-    moments = Moments()
-    on_gpu = mode in ("uprobe", "inject")
-    if not on_gpu:
-        job, other = (bench.process(helpers.PYTHON, helpers.JOBS / "checked.py").until_ready() for _ in range(2))
-        time.sleep(1)
-        before, kib, ratio = files_and_mappings(job.pid), memory_kib(job.pid), compare_speed(job, other)
-        kill(other.pid, signal.SIGSTOP)
-    for number in range(times):
-        if on_gpu:
-            job = gpu_job(bench, number)
+def started_job(bench, *args):
+    job = bench.job("checked.py", *args).until_ready()
+    job.release()
+    return job
+
+
+class Speed:
+    """Of a job, compared with one that nobody records."""
+
+    def __init__(self, bench, job):
+        self.job, self.other = job, started_job(bench)
+        self.ratio = compare_speed(job, self.other)
+        kill(self.other.pid, signal.SIGSTOP)
+
+    def since(self):
+        kill(self.other.pid, signal.SIGCONT)
+        return "speed x%.3f, " % (compare_speed(self.job, self.other) / self.ratio)
+
+
+def run_kills(bench, mode, numbers, at, failed, with_speed):
+    """Kills in a mode that records one job all the time. (how many, how many while others recorded it, what the job lost by it, in words)"""
+    moments, done, unknown = Moments(), 0, 0
+    job = started_job(bench, *([] if with_speed else ["--rest", REST]))
+    job.until_says("(?s)round.*round", helpers.END_SECONDS, "stdout")
+    speed = Speed(bench, job) if with_speed else None
+    before, kib = files_and_mappings(job.pid), memory_kib(job.pid)
+    for done in numbers:
         what = "begins"
         try:
-            what, restored = kill_at_random(bench, job.pid, MODES[mode], moments, at)
-            check_clean(job.pid, restored)
-            if on_gpu:
-                check_gpu_job(job)
-            elif not job.running():
+            what, restored = kill_at_random(bench, job, MODES[mode], moments, at)
+            unknown += not check_clean(job.pid, restored)
+            if not job.running():
                 raise Wrong(job.what())
         except (Exception, pytest.fail.Exception) as error:
-            if not re.search(NO_TARGET, str(error)) or not on_gpu:
-                failed.append("%s, %s: %s" % (mode, what, error))
-                print("FAILED", failed[-1], flush=True)
-                if not on_gpu and not job.running():
-                    return "the job is gone"
+            fail(failed, "%s, %s: %s" % (mode, what, error))
+            if not job.running():
+                return done, unknown, "the job is gone"
         forget_ended(bench)
-    if on_gpu:
-        return "a job for each"
-    kill(other.pid, signal.SIGCONT)
-    after, more, now = files_and_mappings(job.pid), memory_kib(job.pid) - kib, compare_speed(job, other)
-    for process in (job, other):
-        process.kill()
+    after, more = files_and_mappings(job.pid), memory_kib(job.pid) - kib
     if after[0] != before[0]:
-        failed.append("%s: %d files, and %d before" % (mode, after[0], before[0]))
-    return "speed x%.3f, %+d files, %+d mappings, %+d KiB" % (now / ratio, after[0] - before[0], after[1] - before[1], more)
+        fail(failed, "%s: %d files, and %d before" % (mode, after[0], before[0]))
+    lost = "%+d files, %+d mappings, %+d KiB" % (after[0] - before[0], after[1] - before[1], more)
+    return done, unknown, (speed.since() if speed else "") + lost
 
 
-def forget_ended(bench):
-    for process in [process for process in bench.started if not process.running()]:
+def run_gpu_kills(bench, mode, numbers, at, failed):
+    """Kills in a mode that records programs on the GPU, each another one. As run_kills."""
+    moments, done, unknown, jobs = Moments(), 0, 0, []
+    for done in numbers:
+        job, what = gpu_job(bench, done), "begins"
+        jobs.append(job)
+        try:
+            what, restored = kill_at_random(bench, job, MODES[mode], moments, at)
+            unknown += not check_clean(job.pid, restored)
+        except (Exception, pytest.fail.Exception) as error:
+            if not re.search(NO_TARGET, str(error)):
+                fail(failed, "%s, %s: %s" % (mode, what, error))
+        jobs = check_ended_jobs(jobs, failed, mode)
+        forget_ended(bench, but=jobs)
+    while jobs:
+        jobs[0].wait()
+        jobs = check_ended_jobs(jobs, failed, mode)
+    return done, unknown, "a job for each"
+
+
+def check_ended_jobs(jobs, failed, mode):
+    """Returns those that have not ended."""
+    running = [job for job in jobs if job.running()]
+    for job in jobs:
+        if job not in running:
+            try:
+                check_gpu_job(job)
+            except (Exception, pytest.fail.Exception) as error:
+                fail(failed, "%s: %s" % (mode, error))
+    return running
+
+
+def fail(failed, what):
+    failed.append(what)
+    print("FAILED", what, flush=True)
+
+
+def forget_ended(bench, but=()):
+    for process in [process for process in bench.started if process not in but and not process.running()]:
         bench.started.remove(process)
         process.out_path.unlink(missing_ok=True)
         process.err_path.unlink(missing_ok=True)
@@ -236,7 +299,8 @@ class Target:
     def __init__(self, bench, at):
         self.fate = at.choice(FATES)
         told = self.fate if self.fate in ("raise", "abort", "fork", "exec") else "end"
-        self.job = bench.job("checked.py", "--rounds", at.randint(1, 40), "--fate", told)
+        rounds = at.randint(1, 6 if told == "fork" else 30)  # each of those has two children
+        self.job = bench.job("checked.py", "--rounds", rounds, "--fate", told)
         self.stops, self.at = 0, at
 
     def tend(self):
@@ -257,43 +321,59 @@ class Target:
             raise Wrong("exec: %s" % self.job.what())
 
 
-def run_targets(bench, times, at, failed):
-    for number in range(0, times, TOGETHER):
-        targets = [Target(bench, at) for _ in range(min(TOGETHER, times - number))]
+def record_targets(bench, targets, mode, at):
+    """Records targets from before their first steps, or but for one, until all have met their fates. False: that one ended before all were attached to."""
+    early = [at.choice(targets)] if at.random() < EARLY else []
+    for target in early:
+        target.job.release()
+    record = bench.record("-p", ",".join(str(target.job.pid) for target in targets), *MODES[mode])
+    helpers.until(helpers.ARMED_SECONDS, lambda: "armed" in record.stderr or not record.running(), record.what, record.delayed)
+    armed = "armed" in record.stderr
+    for target in targets:
+        if target not in early:
+            target.job.release()
+    wait = time.monotonic() + helpers.END_SECONDS
+    while record.running() and time.monotonic() < wait:
+        for target in targets:
+            target.tend()
+        time.sleep(0.02)
+        if all(not target.job.running() or target.stops % 2 for target in targets):
+            break
+    for target in targets:
+        target.end()
+    code = record.wait()
+    if code and not (early and not armed and re.search(NO_TARGET, record.stderr)):
+        raise Wrong("record: exit %d: %s" % (code, record.stderr[-500:]))
+    until_no_guardian()
+    Path(record.file).unlink(missing_ok=True)
+    return armed
+
+
+def run_targets(bench, numbers, at, failed):
+    """Returns how many targets were recorded, and how many ended before."""
+    recorded = ended = 0
+    for _ in numbers:
+        targets = [Target(bench, at) for _ in range(TOGETHER)]
         mode = at.choice(["ops", "exact", "plain"])
-        record = None
         try:
             for target in targets:
                 target.job.until_ready()
-                target.job.release()
-            record = bench.record("-p", ",".join(str(target.job.pid) for target in targets), *MODES[mode])
-            wait = time.monotonic() + helpers.END_SECONDS
-            while record.running() and time.monotonic() < wait:
-                for target in targets:
-                    target.tend()
-                time.sleep(0.02)
-                if all(not target.job.running() or target.stops % 2 for target in targets):
-                    break
-            for target in targets:
-                target.end()
-            code = record.wait()
-            if code and not re.search(NO_TARGET, record.stderr):
-                raise Wrong("record: exit %d: %s" % (code, record.stderr[-500:]))
-            wait_until("a guardian is left", lambda: not guardians())
+            if record_targets(bench, targets, mode, at):
+                recorded += TOGETHER
+            else:
+                ended += TOGETHER
         except (Exception, pytest.fail.Exception) as error:
-            fates = ", ".join(target.fate for target in targets)
-            failed.append("targets (%s), %s: %s" % (fates, mode, error))
-            print("FAILED", failed[-1], flush=True)
-            for process in [record, *(target.job for target in targets)]:
-                if process:
-                    process.kill()
-        if record:
-            Path(record.file).unlink(missing_ok=True)
-        for target in targets:
-            target.job.kill()
+            fail(failed, "targets (%s), %s: %s" % (", ".join(target.fate for target in targets), mode, error))
+            for process in bench.started:
+                process.kill()
         forget_ended(bench)
-        if number // 100 != (number + TOGETHER) // 100:
-            print("targets  %d" % (number + TOGETHER), flush=True)
+    return recorded, ended
+
+
+def numbers(most, seconds):
+    """1, 2, ..., most; fewer where so many seconds have passed."""
+    end = time.monotonic() + seconds
+    return itertools.takewhile(lambda _: time.monotonic() < end, range(1, most + 1))
 
 
 def main():
@@ -301,6 +381,8 @@ def main():
     p.add_argument("--kills", type=int, default=200, help="of each mode")
     p.add_argument("--modes", default=",".join(MODES))
     p.add_argument("--targets", type=int, default=1000)
+    p.add_argument("--seconds", type=float, default=float("inf"), help="begin no other one later, of each mode and of the targets")
+    p.add_argument("--speed", action="store_true", help="compare the job's speed, on a machine that does nothing else")
     p.add_argument("--seed", type=int, default=1)
     args = p.parse_args()
     at, failed = random.Random(args.seed), []
@@ -310,13 +392,18 @@ def main():
         bench = Bench(Path(folder))
         try:
             for mode in args.modes.split(",") if args.kills else []:
-                before = len(failed)
-                lost = run_kills(bench, mode, args.kills, at, failed)
+                before, todo = len(failed), numbers(args.kills, args.seconds)
+                if mode in ("uprobe", "inject"):
+                    done, unknown, lost = run_gpu_kills(bench, mode, todo, at, failed)
+                else:
+                    done, unknown, lost = run_kills(bench, mode, todo, at, failed, args.speed)
                 bench.close()
-                print("%-8s %d kills, %d failed; %s" % (mode, args.kills, len(failed) - before, lost), flush=True)
-            before = len(failed)
-            run_targets(bench, args.targets, at, failed)
-            print("targets  %d, %d recordings failed" % (args.targets, len(failed) - before))
+                known = "%d kills, %d failed, %d while others recorded it too" % (done, len(failed) - before, unknown)
+                print("%-8s %s; %s" % (mode, known, lost), flush=True)
+            if args.targets:
+                before = len(failed)
+                done = run_targets(bench, numbers((args.targets + TOGETHER - 1) // TOGETHER, args.seconds), at, failed)
+                print("targets  %d recorded, %d of recordings before which one ended; %d recordings failed" % (*done, len(failed) - before))
         finally:
             bench.close()
     sys.exit(1 if failed else 0)

@@ -27,6 +27,7 @@ static void add(u32 pid, u32 ended)
 	struct proc proc = {.ended = ended};
 
 	bpf_map_update_elem(&procs, &pid, &proc, BPF_ANY);
+	pid__mark(pid);
 }
 
 static int forget(u32 pid)
@@ -43,7 +44,8 @@ static void what_has_ended_is_forgotten(void **state)
 	add(2, true);
 	assert_int_equal(forget(1), 0);
 	assert_false(is_known(1));
-	assert_true(is_known(2));
+	assert_false(pid__may_be_job(1));
+	assert_true(is_known(2) && pid__may_be_job(2));
 	assert_int_equal(forget(1), 1);
 	native__reset();
 }
@@ -55,7 +57,7 @@ static void what_runs_is_not(void **state)
 	add(1, true);
 	add(1, false);
 	assert_int_equal(forget(1), 0);
-	assert_true(is_known(1));
+	assert_true(is_known(1) && pid__may_be_job(1));
 	native__reset();
 }
 

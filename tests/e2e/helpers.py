@@ -34,6 +34,7 @@ PATIENCE = int(os.environ.get("STEPFLAME_PATIENCE", 1))  # how many times slower
 READY_SECONDS = 180 * PATIENCE  # a cold import of torch from disk, or compilers of it, on a slow machine
 ARMED_SECONDS = 30 * PATIENCE
 END_SECONDS = 60 * PATIENCE
+BLOCKED_SECONDS = 120 * PATIENCE
 
 OK, ERROR, USAGE, PERMISSION, TARGET, UNSUPPORTED = range(6)  # exit codes
 
@@ -84,6 +85,22 @@ def delayed(pid):
     except (OSError, IndexError):
         pass  # it ends
     return most / 1e9
+
+
+def state_of(pid):
+    """Of its main thread, a letter; none where it has ended."""
+    try:
+        return Path("/proc/%d/stat" % pid).read_text(errors="replace").rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def children_of(pid):
+    """That its main thread has started."""
+    try:
+        return [int(child) for child in Path("/proc/%d/task/%d/children" % (pid, pid)).read_text().split()]
+    except OSError:
+        return []
 
 
 class Process:
@@ -210,7 +227,23 @@ class Record(Process):
     def __init__(self, directory, name, *args, output=None):
         assert os.access(STEPFLAME, os.X_OK), "%s is not there: run make" % STEPFLAME
         self.file = output or directory / (name + ".rec")
+        self.delays, self.blocked, self.looked, self.most = {}, 0, time.monotonic(), 0
         super().__init__(directory, name, [STEPFLAME, "record", "-o", self.file, *args])
+
+    def delayed(self):
+        """
+        With its children, which attach the probes and read the target. What waits in the kernel without end to it waits for others: to put a
+        breakpoint in, the kernel waits until no process of the host is being forked.
+        """
+        now = time.monotonic()
+        if now - self.looked < 0.1:
+            return self.most
+        for pid in [self.pid, *children_of(self.pid)]:
+            self.delays[pid] = max(delayed(pid), self.delays.get(pid, 0))
+            self.blocked += (now - self.looked) * (state_of(pid) == "D")
+        self.looked = now
+        self.most = sum(self.delays.values()) + min(self.blocked, BLOCKED_SECONDS)
+        return self.most
 
     def until_armed(self):
         self.until_says("armed", ARMED_SECONDS, "stderr")
@@ -303,7 +336,8 @@ def breakpoints(pid):
                     if page & PAGE_PRESENT and not page & PAGE_OF_FILE:
                         at = int(offset, 16) + number * PAGE
                         ours, theirs = os.pread(memory.fileno(), PAGE, low + number * PAGE), os.pread(file.fileno(), PAGE, at)
-                        found |= {(path[0], at + i) for i, (a, b) in enumerate(zip(ours, theirs)) if a == BREAKPOINT != b}
+                        if ours != theirs:
+                            found |= {(path[0], at + i) for i, (a, b) in enumerate(zip(ours, theirs)) if a == BREAKPOINT != b}
     return found
 
 

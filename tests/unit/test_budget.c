@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "user/session/budget.h"
+#include "user/session/budget.c"
 
 #define MS    1000000ull
 #define S     (1000 * MS)
@@ -135,6 +135,39 @@ static void credit_is_bounded(void **state)
 	assert_true(job.seen_ns - seen_ns < 9 * S);
 }
 
+static size_t group_cnt(const struct session *s)
+{
+	size_t known = 0;
+
+	for (uint32_t number = 0; number <= 2000; number++)
+		known += find_group(s, number) != NULL;
+	assert_int_equal(known, s->budget.groups.cnt);
+	return known;
+}
+
+/* Jobs come and go: the groups of those that run stay, and the newest of the others. */
+static void groups_are_bounded(void **state)
+{
+	struct target targets[] = {{.group = 1}, {.group = 300}, {.group = 2, .gone = true}};
+	struct target *known[] = {&targets[0], &targets[1], &targets[2]};
+	struct session *s = calloc(1, sizeof(*s));
+
+	(void)state;
+	s->targets = known;
+	s->target_cnt = 3;
+	for (uint32_t number = 1; number <= 2000; number++) {
+		struct budget_group *group = array__add(&s->budget.groups, sizeof(*group));
+
+		*group = (struct budget_group){.number = number};
+		forget_groups(s);
+		assert_int_equal(group_cnt(s), number < GROUPS_MAX ? number : GROUPS_MAX);
+	}
+	assert_true(find_group(s, 1) && find_group(s, 300) && find_group(s, 2000));
+	assert_false(find_group(s, 2) || find_group(s, 2000 - GROUPS_MAX));
+	free(s->budget.groups.items);
+	free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -142,6 +175,7 @@ int main(void)
 		cmocka_unit_test(one_that_pays_more_rests),
 		cmocka_unit_test(windows_have_steps),
 		cmocka_unit_test(credit_is_bounded),
+		cmocka_unit_test(groups_are_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,6 +123,8 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	/* For a fork, BPF has already copied the entry of its parent. */
 	if (!err && bpf_map_update_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc, BPF_NOEXIST) && errno != EEXIST)
 		err = -errno;
+	if (!err)
+		__atomic_fetch_or(&s->skel->bss->job_pids[pid % PIDS_MAX / 64], 1ULL << pid % 64, __ATOMIC_SEQ_CST);
 	if (err) {
 		if (t)
 			free_target_states(t);

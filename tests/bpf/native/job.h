@@ -17,6 +17,7 @@
 
 #include "tests/bpf/native/kernel.h"
 
+#include "bpf/beside.h"
 #include "bpf/landmarks.bpf.c"
 
 #include "tests/bpf/native/fakepy.h"
@@ -74,6 +75,7 @@ static inline void job__start(int minor)
 	proc.py.tstate_where = PY_TSTATE_GLOBAL;
 	proc.py.tstate_address = (u64)&job.tstate_word;
 	bpf_map_update_elem(&procs, &pid, &proc, BPF_ANY);
+	job_pids[pid / 64] |= 1ULL << pid % 64;
 	job.proc = bpf_map_lookup_elem(&procs, &pid);
 	job.tstate_word = 0;
 	job__set_fn(FN_BACKWARD, FIXED_ID(BACKWARD), SPAN_BACKWARD);

@@ -3,6 +3,8 @@
 Trains the same small model anew in each round, and ends with an error where a round's result is not the first one's. It says how much CPU time
 each round took.
 
+--rest: times as long as a round took.
+
 --fate: how it ends after --rounds (0: never), or what it does in each round.
 """
 
@@ -51,6 +53,7 @@ def forked(first, deep):
 def main():
     p = common.parser(__doc__)
     p.add_argument("--rounds", type=int, default=0)
+    p.add_argument("--rest", type=float, default=0)
     p.add_argument("--fate", choices=["end", "raise", "abort", "fork", "exec"], default="end")
     args = p.parse_args()
     common.prepare(args)
@@ -61,7 +64,9 @@ def main():
         number += 1
         before = time.thread_time()
         check(first)
-        print("round %.6f" % (time.thread_time() - before), flush=True)
+        took = time.thread_time() - before
+        print("round %.6f" % took, flush=True)
+        time.sleep(args.rest * took)
         if args.fate == "fork":
             forked(first, True)
     if args.fate == "raise":
