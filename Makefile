@@ -293,7 +293,7 @@ bench: setup
 		&& $$python tools/bench_reports.py --stepflame $(BUILD)/stepflame
 
 # The manual pages, from the option tables: stepflame(1), and one for each command.
-MAN := $(BUILD)/man/stepflame.1 $(patsubst %,$(BUILD)/man/stepflame-%.1,$(shell sed -n 's/^\t{"\([a-z]*\)", cmd_.*/\1/p' user/cmd/commands.c))
+MAN := $(BUILD)/man/stepflame.1 $(patsubst %,$(BUILD)/man/stepflame-%.1,$(shell sed -n 's/^\tX(\([a-z]*\)).*/\1/p' user/cmd/cmd.h))
 
 man: $(MAN)
 

@@ -111,8 +111,8 @@ static char *words_of(const struct command *c, const struct argp_option *o)
 		fputc(' ', out);
 		for (const char *at = o->arg; *at; at++)
 			fputc(*at == '|' ? ' ' : *at, out);
-	} else if (o->arg && c->put_words) {
-		c->put_words(o->name, out);
+	} else if (o->arg && c->print_choices) {
+		c->print_choices(o->name, out);
 	}
 	if (fclose(out))
 		exit(1);
@@ -139,7 +139,7 @@ static void put_bash_choice(const struct command *c, const struct argp_option *o
 
 static void put_commands(void)
 {
-	for (const struct command *c = commands; c->name; c++)
+	for (const struct command *c, *const *at = commands; (c = *at); at++)
 		printf(" %s", c->name);
 }
 
@@ -149,7 +149,7 @@ static void put_bash(void)
 	      "2]}\n"
 	      "\tcase ${COMP_WORDS[1]} in\n",
 	      stdout);
-	for (const struct command *c = commands; c->name; c++) {
+	for (const struct command *c, *const *at = commands; (c = *at); at++) {
 		printf("\t%s) words=\"", c->name);
 		each_option(c, put_bash_name);
 		puts("\" ;;");
@@ -157,7 +157,7 @@ static void put_bash(void)
 	fputs("\thelp) words=\"", stdout);
 	put_commands();
 	puts("\" ;;\n\tesac\n\tcase ${COMP_WORDS[1]}:$before in");
-	for (const struct command *c = commands; c->name; c++)
+	for (const struct command *c, *const *at = commands; (c = *at); at++)
 		each_option(c, put_bash_choice);
 	fputs("\tesac\n\t[ \"$COMP_CWORD\" -gt 1 ] || words=\"--help --version help", stdout);
 	put_commands();
@@ -212,7 +212,7 @@ static void put_zsh(void)
 {
 	puts("#compdef stepflame\n\nlocal curcontext=$curcontext state line\nlocal -a commands\n"
 	     "typeset -A opt_args\ncommands=(");
-	for (const struct command *c = commands; c->name; c++) {
+	for (const struct command *c, *const *at = commands; (c = *at); at++) {
 		printf("\t'%s:", c->name);
 		put_zsh_text(c->help, "");
 		puts("'");
@@ -222,7 +222,7 @@ static void put_zsh(void)
 	     "\t'1: :->command' '*:: :->arguments' && return\n"
 	     "case $state in\ncommand) _describe command commands ;;\narguments)\n\tcase $words[1] in\n"
 	     "\thelp) _describe command commands ;;");
-	for (const struct command *c = commands; c->name; c++) {
+	for (const struct command *c, *const *at = commands; (c = *at); at++) {
 		printf("\t%s)\n\t\t_arguments -s", c->name);
 		each_option(c, put_zsh_option);
 		if (takes_files(c))
@@ -267,12 +267,12 @@ static void put_fish(void)
 	     "complete -c stepflame -n __fish_use_subcommand -s h -l help -d 'list the commands'\n"
 	     "complete -c stepflame -n __fish_use_subcommand -l version -d 'print the version'\n"
 	     "complete -c stepflame -n __fish_use_subcommand -a help -d 'explain a command'");
-	for (const struct command *c = commands; c->name; c++) {
+	for (const struct command *c, *const *at = commands; (c = *at); at++) {
 		printf("complete -c stepflame -n __fish_use_subcommand -a %s", c->name);
 		put_fish_text(c->help);
 		printf("complete -c stepflame -n '__fish_seen_subcommand_from help' -a %s\n", c->name);
 	}
-	for (const struct command *c = commands; c->name; c++) {
+	for (const struct command *c, *const *at = commands; (c = *at); at++) {
 		each_option(c, put_fish_option);
 		if (takes_files(c) || takes_command(c))
 			printf("complete -c stepflame -n '__fish_seen_subcommand_from %s' -F\n", c->name);

@@ -109,10 +109,10 @@ static void put_manual(void)
 {
 	put_title("stepflame");
 	puts(".SH NAME\nstepflame \\- watch a running PyTorch or Lightning training job from outside\n.SH SYNOPSIS");
-	for (const struct command *c = commands; c->name; c++)
+	for (const struct command *c, *const *at = commands; (c = *at); at++)
 		put_synopsis(c);
 	puts(".B stepflame help\n[\\fICOMMAND\\fR]\n.SH COMMANDS");
-	for (const struct command *c = commands; c->name; c++) {
+	for (const struct command *c, *const *at = commands; (c = *at); at++) {
 		printf(".SS \"stepflame %s\"\n", c->name);
 		put_command(c);
 	}
@@ -131,12 +131,13 @@ static void put_manual(void)
 
 static int put_manual_of(const char *name)
 {
-	const struct command *c = commands;
+	const struct command *const *at = commands, *c;
 	char title[64];
 
-	while (c->name && strcmp(c->name, name))
-		c++;
-	if (!c->name)
+	while (*at && strcmp((*at)->name, name))
+		at++;
+	c = *at;
+	if (!c)
 		return fprintf(stderr, "manual: there is no command '%s'\n", name), 2;
 	snprintf(title, sizeof(title), "stepflame-%s", name);
 	put_title(title);

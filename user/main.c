@@ -17,7 +17,7 @@ static void print_help(FILE *out)
 	fputs("Usage: stepflame COMMAND [OPTION...]\n"
 	      "Watch a running PyTorch or Lightning job from outside.\n\n",
 	      out);
-	for (const struct command *c = commands; c->name; c++)
+	for (const struct command *c, *const *at = commands; (c = *at); at++)
 		fprintf(out, "  %-10s %s\n", c->name, c->help);
 	fputs("\n  --help     this, as -h does\n"
 	      "  --version  the version\n\n"
@@ -47,20 +47,19 @@ static int run_command(const struct command *c, int argc, char **argv)
 
 static const struct command *find_command(const char *name)
 {
-	const struct command *c = commands;
-
-	while (c->name && strcmp(c->name, name))
-		c++;
-	return c->name ? c : NULL;
+	for (const struct command *c, *const *at = commands; (c = *at); at++)
+		if (!strcmp(c->name, name))
+			return c;
+	return NULL;
 }
 
-static int refuse(const char *name)
+static int refuse_name(const char *name)
 {
 	struct similar similar = {.word = name};
 	bool option = name[0] == '-';
 	const char *kind = option ? "option" : "command";
 
-	for (const struct command *c = commands; c->name && !option; c++)
+	for (const struct command *c, *const *at = commands; (c = *at) && !option; at++)
 		similar__try(&similar, c->name);
 	similar__try(&similar, option ? "--help" : "help");
 	if (option)
@@ -89,7 +88,7 @@ static int help(const char *name)
 	const struct command *c = name ? find_command(name) : NULL;
 
 	if (name && strcmp(name, "help"))
-		return c ? run_command(c, 2, argv) : refuse(name);
+		return c ? run_command(c, 2, argv) : refuse_name(name);
 	print_help(stdout);
 	return end_of_output();
 }
@@ -122,7 +121,7 @@ int main(int argc, char **argv)
 	if (command)
 		return run_command(command, argc - 1, argv + 1);
 	if (*name)
-		return refuse(name);
+		return refuse_name(name);
 	print_help(stderr);
 	return SF_EXIT_USAGE;
 }

@@ -435,7 +435,7 @@ def chunk_ends(path):
 
 
 def snapshot_ends(path):
-    """Where each chunk ends that ends a snapshot (user/recording/format.h)."""
+    """Where each chunk ends that ends a snapshot (user/recording/chunk.h)."""
     data, ends = path.read_bytes(), list(chunk_ends(path))
     for start, end in zip(ends, ends[1:]):
         if data[start : start + 4] == b"send":

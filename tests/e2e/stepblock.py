@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Unpacks steps, as user/recording/step_blocks.h and step_model.h describe them; written anew, so that the program's own writer and reader are held against it."""
+"""Unpacks steps, as user/recording/step_blocks.h describes them; written anew, so that the program's own writer and reader are held against it."""
 
 from collections import defaultdict
 

@@ -9,11 +9,11 @@
 #include "tests/fuzz/fuzz.h"
 #include "user/proc/getter.h"
 #include "user/runtime/nvtx/nvtx.h"
-#include "user/runtime/python/pygc.h"
+#include "user/runtime/python/interpreter.h"
 #include "user/runtime/torch/ops_private.h"
 #include "user/runtime/torch/tensor.h"
 #include "user/x86/flow.h"
-#include "user/x86/soft_ends.h"
+#include "user/x86/sites.h"
 
 #define CODE_MAX     1024
 #define CODE         0x1000 /* vaddr and offset of the input */

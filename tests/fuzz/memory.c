@@ -12,9 +12,9 @@
 #include "user/runtime/python/pycheck.h"
 #include "user/runtime/python/pyexact.h"
 #include "user/runtime/python/pyframes.h"
+#include "user/runtime/python/pylayout.h"
 #include "user/runtime/python/pylines.h"
 #include "user/runtime/python/pyobject.h"
-#include "user/runtime/python/pyoffsets.h"
 #include "user/runtime/python/pythread.h"
 
 #define READS_MAX 20000 /* then the process is gone */

@@ -12,13 +12,12 @@
 #include "user/analysis/resources/curves.h"
 #include "user/export/export.h"
 #include "user/export/ranks.h"
-#include "user/export/tables.h"
 #include "user/page/page.h"
-#include "user/report/answer.h"
 #include "user/report/common.h"
 #include "user/report/diff.h"
 #include "user/report/report.h"
 #include "user/report/steps_report.h"
+#include "user/report/summary.h"
 #include "user/top/json.h"
 #include "user/top/lines.h"
 
@@ -196,7 +195,7 @@ static void draw_page(struct job *job, struct lanes *lanes)
 	FUZZ_CHECK(!fclose(about.file));
 	FUZZ_CHECK(!steps_view__new(job, &options, &view));
 	page.recordings[0].about = about.text;
-	page.recordings[0].answer = answer__json(&view);
+	page.recordings[0].answer = summary__answer_json(&view);
 	FUZZ_CHECK(page.recordings[0].answer && !flame__add(flame, job, view.steps, choose()));
 	FUZZ_CHECK(!lanes__add(lanes, job, view.steps, flame__origin_ns(flame)));
 	FUZZ_CHECK(!use_curves__add(uses, job, view.steps, flame__origin_ns(flame)));

@@ -67,8 +67,8 @@ error_t __wrap_argp_parse(const struct argp *argp, int argc, char **argv, unsign
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static int (*const run[])(int argc, char **argv) = {cmd_record, cmd_top,    cmd_report, cmd_diff,
-							    cmd_flame,  cmd_export, cmd_merge,  cmd_dump};
+	static const struct command *const run[] = {&command_record, &command_top,    &command_report, &command_diff,
+						    &command_flame,  &command_export, &command_merge,  &command_dump};
 	char *words[WORDS_MAX + 1] = {"stepflame"}, *text, *rest = NULL;
 	int cnt = 1;
 
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		words[cnt++] = word;
 	runs = true;
 	if (!setjmp(refused))
-		run[data[0] % (sizeof(run) / sizeof(*run))](cnt, words);
+		run[data[0] % (sizeof(run) / sizeof(*run))]->run(cnt, words);
 	runs = false;
 	free(text);
 	return 0;

@@ -17,7 +17,7 @@
 #include "user/proc/proc_usage.h"
 #include "user/proc/process.h"
 #include "user/proc/task.h"
-#include "user/runtime/cuda/nvidia.h"
+#include "user/runtime/cuda/cuda.h"
 
 static const struct {
 	const char *name, *usual;

@@ -7,7 +7,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "user/model/job.h"
-#include "user/recording/format.h"
+#include "user/recording/chunk.h"
 #include "user/recording/merge.h"
 #include "user/recording/recording.h"
 
@@ -44,7 +44,7 @@ static int merge_record(const struct rec_hdr *record, void *ctx)
 {
 	struct merging *merging = ctx;
 
-	return (merging->second ? merge__add : merge__look)(merging->merge, merging->file, record);
+	return (merging->second ? merge__add : merge__scan)(merging->merge, merging->file, record);
 }
 
 static int add_record(const struct rec_hdr *record, void *ctx)

@@ -10,7 +10,44 @@ ROOT = helpers.ROOT
 MAX_LINES = 1000
 LONGER = {  # and why: no reader would cut it
     "user/analysis/cause/blame.c": "slow steps get a cause, a group, a place and a rhythm, each from those before",
+    "user/export/tables.c": "nine tables, for each its columns and its rows",
     "user/report/gpu.c": "the columns of seven tables, of which text and JSON are made",
+}
+LOWER = ("user/elf/", "user/identity/", "user/inject/", "user/proc/", "user/session/")  # where this is not looked at
+TESTED = "a unit test has it alone"
+ONE_INCLUDER = {  # headers that only one other file includes, and why they are headers
+    "user/analysis/cause/outside.h": "what is outside of steps: a question by itself",
+    "user/analysis/cause/slowdown.h": "since when steps are slower: a question by itself",
+    "user/analysis/compare/diff_rows.h": "what a row of a diff is made of knows nothing of recordings",
+    "user/analysis/live/lag.h": TESTED,
+    "user/analysis/live/pace.h": TESTED,
+    "user/analysis/loader/advice.h": "what would help knows nothing of how batches were found",
+    "user/analysis/loader/loader_parts.h": "what a loader is made of: workers.c has enough with who was late",
+    "user/analysis/steps/in_front.h": "what was before the model: a question by itself",
+    "user/analysis/timeline/lanes.h": "the page's lanes, through page.h",
+    "user/analysis/timeline/timeline.h": "all formats have it, through export.h",
+    "user/analysis/timeline/tracks.h": "all formats have it, through export.h",
+    "user/analysis/verdict/evidence.h": "what is said of a limit, and which limit it is",
+    "user/cmd/config.h": TESTED,
+    "user/cmd/progress.h": TESTED,
+    "user/export/arrow.h": "a format of files, which knows nothing of jobs",
+    "user/lib/pyfloat.h": TESTED,
+    "user/model/waits.h": "causes that other threads and disks show, after all samples are there",
+    "user/page/page.h": "a page, which knows nothing of the command line",
+    "user/recording/merge.h": "files into one, which knows nothing of the command line",
+    "user/recording/trim.h": TESTED,
+    "user/report/diff.h": "a report, which has a command of its own",
+    "user/report/dump.h": "a report, which has a command of its own",
+    "user/report/print/lines.h": "a kind of layout, like table.h",
+    "user/report/schema.h": "of all reports: report.c, which they include, cannot have it",
+    "user/runtime/python/pyawaited.h": "what a thread waits for: a question by itself",
+    "user/runtime/python/pycheck.h": TESTED,
+    "user/runtime/python/pyexact.h": "where every call passes: a question by itself",
+    "user/runtime/torch/tensor.h": "where a tensor has its sizes: a question by itself",
+    "user/top/json.h": "a frame for programs, like lines.h for people",
+    "user/top/screen.h": "the terminal, which knows nothing of jobs",
+    "user/watch/events.h": "children that copy recordings",
+    "user/watch/watch.h": "the loop, which knows nothing of the command line",
 }
 SOURCES = sorted(
     path for folder in ("bpf", "user", "include") for path in (ROOT / folder).rglob("*") if path.suffix in (".c", ".h")
@@ -28,6 +65,18 @@ def test_file(path):
     assert text.startswith("/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */\n") or text.startswith(
         "// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause\n"
     )
+
+
+def test_headers():
+    """A header stands between files: what only one of them wants is in that one, or a reader is told why not."""
+    includers = {}
+    for path in SOURCES:
+        for header in re.findall(r'#\s*include "([^"]+)"', path.read_text()):
+            includers.setdefault(header, set()).add(str(path.relative_to(ROOT)))
+    headers = {name for name in map(lambda path: str(path.relative_to(ROOT)), SOURCES) if name.endswith(".h")}
+    upper = {name for name in headers if name.startswith("user/") and not name.startswith(LOWER)}
+    few = {name for name in upper if len(includers.get(name, set()) - {name[:-1] + "c"}) < 2}
+    assert few == set(ONE_INCLUDER)
 
 
 def counters():

@@ -11,8 +11,8 @@
 #include "tests/unit/build_job.h"
 #include "user/analysis/steps/steps.h"
 #include "user/model/boundaries.h"
+#include "user/model/processes.h"
 #include "user/model/samples.h"
-#include "user/model/seen.h"
 
 #define MS 1000000ull
 

@@ -21,7 +21,7 @@
 
 #include "tests/unit/library.h"
 #include "user/elf/functions.h"
-#include "user/runtime/python/pygc.h"
+#include "user/runtime/python/interpreter.h"
 
 static char packed[sizeof(library)];
 

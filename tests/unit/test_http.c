@@ -21,7 +21,6 @@
 
 #include <cmocka.h>
 
-#include "user/watch/http.h"
 #include "user/watch/listener.h"
 
 #define TOKEN    "0123456789abcdef"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "user/runtime/cuda/nvidia.h"
+#include "user/runtime/cuda/cuda.h"
 
 static FILE *file_of(const char *text)
 {

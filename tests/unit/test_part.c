@@ -25,7 +25,7 @@ static void look(uint32_t pid, uint32_t parent, enum target_role role)
 		.hdr = {.type = REC_TARGET, .size = sizeof(target)}, .pid = pid, .parent_pid = parent};
 
 	target.role = role;
-	assert_int_equal(recording_part__look(&part, &target.hdr), 0);
+	assert_int_equal(recording_part__scan(&part, &target.hdr), 0);
 }
 
 static bool has(uint32_t pid)
@@ -48,7 +48,7 @@ static void test_processes(void **state)
 	look(12, 11, ROLE_CHILD);
 	look(20, 10, ROLE_MAIN);
 	look(21, 20, ROLE_WORKER);
-	assert_int_equal(recording_part__look(&part, &fork.hdr), 0);
+	assert_int_equal(recording_part__scan(&part, &fork.hdr), 0);
 	for (uint32_t pid = 10; pid <= 13; pid++)
 		assert_true(has(pid));
 	assert_false(has(20));
@@ -107,7 +107,7 @@ static void test_references(void **state)
 	assert_int_equal(recording_part__add(&part, 10), 0);
 	while (recording_part__needs_reading(&part))
 		for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-			assert_int_equal(recording_part__look(&part, all[i]), 0);
+			assert_int_equal(recording_part__scan(&part, all[i]), 0);
 	for (size_t i = 0; i < 5; i++)
 		assert_true(recording_part__has(&part, all[i]));
 	assert_false(recording_part__has(&part, &other.hdr));
@@ -127,7 +127,7 @@ static void test_spans(void **state)
 	assert_int_equal(recording_part__add(&part, 10), 0);
 	for (int reading = 0; reading < 2; reading++) {
 		assert_true(recording_part__needs_reading(&part));
-		assert_int_equal(recording_part__look(&part, &spans.hdr), 0);
+		assert_int_equal(recording_part__scan(&part, &spans.hdr), 0);
 	}
 	assert_false(recording_part__needs_reading(&part));
 	assert_true(has_name(1));

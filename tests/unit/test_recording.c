@@ -16,7 +16,7 @@
 #include <cmocka.h>
 #include <zlib.h>
 
-#include "user/recording/format.h"
+#include "user/recording/chunk.h"
 #include "user/recording/recording.h"
 
 #define FILE_HEADER  sizeof(struct recording_file_header)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* When a disk is short of room (user/watch/room.h). */
+/* When a disk is short of room (user/watch/watch.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "user/watch/room.h"
+#include "user/watch/watch.h"
 
 #define GB 1000000000ull
 

@@ -19,7 +19,6 @@
 #include <cmocka.h>
 
 #include "user/watch/push.h"
-#include "user/watch/sender.h"
 
 #define WAIT_MS 60000
 #define MB      (1u << 20)
@@ -28,7 +27,7 @@ static int channel = -1;
 static pid_t child;
 static uint16_t port;
 static char request[16384];
-static struct sender_told told;
+static struct sender_progress progress;
 
 /* A server; listens: it has the port already, else nobody answers there. */
 static int begin(bool listens)
@@ -57,7 +56,7 @@ static int begin(bool listens)
 	}
 	close(channels[1]);
 	channel = channels[0];
-	told = (struct sender_told){};
+	progress = (struct sender_progress){};
 	return fd;
 }
 
@@ -96,7 +95,7 @@ static void hear(void)
 	struct pollfd readable = {.fd = channel, .events = POLLIN};
 
 	assert_int_equal(poll(&readable, 1, WAIT_MS), 1);
-	assert_int_equal(recv(channel, &told, sizeof(told), 0), sizeof(told));
+	assert_int_equal(recv(channel, &progress, sizeof(progress), 0), sizeof(progress));
 }
 
 /* Takes one request, whose head is then in `request`, and answers it. Returns the bytes of its body. */
@@ -147,27 +146,27 @@ static void test_answers(void **state)
 		request);
 	assert_non_null(strstr(request, "\r\nX-Scope-OrgID: me\r\n"));
 	hear();
-	assert_true(told.sent == 1 && !told.lost && !*told.error);
+	assert_true(progress.sent == 1 && !progress.lost && !*progress.error);
 	/* What it will never take is lost at once; what it cannot take now comes again. */
 	give(8, MB);
 	assert_int_equal(serve(fd, ANSWER("422")), MB);
 	hear();
-	assert_true(told.sent == 1 && told.lost == 1 && strstr(told.error, "422"));
+	assert_true(progress.sent == 1 && progress.lost == 1 && strstr(progress.error, "422"));
 	give(9, 10);
 	serve(fd, ANSWER("503"));
 	hear();
-	assert_true(told.sent == 1 && told.lost == 1 && told.waiting == 1 && strstr(told.error, "503"));
+	assert_true(progress.sent == 1 && progress.lost == 1 && progress.waiting == 1 && strstr(progress.error, "503"));
 	serve(fd, ANSWER("204"));
 	assert_non_null(strstr(request, "&from=9&"));
 	hear();
-	assert_true(told.sent == 2 && told.lost == 1 && !told.waiting && !*told.error);
+	assert_true(progress.sent == 2 && progress.lost == 1 && !progress.waiting && !*progress.error);
 	/* None of ours. */
 	give(10, SENDER_PROFILE_BYTES + 1);
 	give(11, 10);
 	serve(fd, ANSWER("200"));
 	assert_non_null(strstr(request, "&from=11&"));
 	hear();
-	assert_true(told.lost == 2);
+	assert_true(progress.lost == 2);
 	close(fd);
 }
 
@@ -181,14 +180,15 @@ static void test_down(void **state)
 		give(i, 4 * MB);
 	do
 		hear();
-	while (told.lost + told.waiting < 25);
-	assert_true(*told.error && !told.sent && told.lost >= 9 && told.waiting <= SENDER_QUEUE_BYTES / (4 * MB));
+	while (progress.lost + progress.waiting < 25);
+	assert_true(*progress.error && !progress.sent && progress.lost >= 9 &&
+		    progress.waiting <= SENDER_QUEUE_BYTES / (4 * MB));
 	assert_int_equal(listen(fd, 16), 0);
-	first = told.lost;
+	first = progress.lost;
 	serve(fd, ANSWER("200"));
 	assert_true(strtoul(strstr(request, "&from=") + 6, NULL, 10) == first);
 	hear();
-	assert_true(told.sent == 1 && !*told.error);
+	assert_true(progress.sent == 1 && !*progress.error);
 	close(fd);
 }
 
@@ -205,7 +205,7 @@ static void test_hangs(void **state)
 		give(i, 10);
 	close(client); /* it ended without an answer */
 	hear();
-	assert_true(told.waiting == 2000 && !told.lost && *told.error);
+	assert_true(progress.waiting == 2000 && !progress.lost && *progress.error);
 	close(fd);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);

@@ -9,7 +9,6 @@
 #include "tests/unit/library.h"
 #include "user/elf/functions.h"
 #include "user/x86/sites.h"
-#include "user/x86/soft_ends.h"
 
 #define FLIP_ROUNDS 100
 #define LABELS_MAX  (SOFT_ENDS_MAX + 1)

@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "user/recording/step_blocks.h"
-#include "user/recording/step_model.h"
 
 #define MS 1000000ull
 

@@ -16,7 +16,6 @@
 #include "user/model/stacks.h"
 #include "user/model/step_times.h"
 #include "user/top/json.h"
-#include "user/top/keys.h"
 #include "user/top/lines.h"
 #include "user/top/top.h"
 

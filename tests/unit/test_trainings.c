@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "user/cmd/selection.h"
+#include "user/cmd/targets.h"
 
 #define ROWS_MAX 300
 #define ID_A     "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

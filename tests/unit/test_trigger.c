@@ -39,7 +39,7 @@ static int tear_down(void **state)
 
 static const struct trigger_event *look(void)
 {
-	return trigger__look(trigger, now_ns);
+	return trigger__check(trigger, now_ns);
 }
 
 /* A step of so many ms, of which some are validation. */
@@ -422,7 +422,7 @@ static void test_too_many(void **state)
 		steps(2, 100);
 		end(SIGSEGV);
 	}
-	assert_int_equal(look()->untold, 3);
+	assert_int_equal(look()->unreported, 3);
 	for (int i = 0; i < TRIGGER_EVENTS_MAX; i++)
 		expect_taken(TRIGGER_END, PID + i);
 	assert_false(look()->seen);

@@ -36,7 +36,7 @@ struct reading {
 
 /* ---- the file ---- */
 
-static int refuse(const char *path, const char *why, const char *fix)
+static int refuse_config(const char *path, const char *why, const char *fix)
 {
 	log__error(fix, "cannot use %s: %s", path, why);
 	return -EINVAL;
@@ -59,11 +59,12 @@ static int check_file(const char *path, int fd)
 	struct stat st;
 
 	if (fstat(fd, &st))
-		return refuse(path, strerror(errno), NULL);
+		return refuse_config(path, strerror(errno), NULL);
 	if (!S_ISREG(st.st_mode))
-		return refuse(path, "it is no regular file", "name a file with --config");
+		return refuse_config(path, "it is no regular file", "name a file with --config");
 	if ((st.st_uid && st.st_uid != geteuid()) || st.st_mode & (S_IWGRP | S_IWOTH))
-		return refuse(path, "others than root may write it", "as root: chown root FILE; chmod go-w FILE");
+		return refuse_config(path, "others than root may write it",
+				     "as root: chown root FILE; chmod go-w FILE");
 	return 0;
 }
 
@@ -76,23 +77,23 @@ static int read_text(struct reading *reading, int fd)
 	do {
 		got = read(fd, reading->text + bytes, BYTES_MAX + 1 - bytes);
 		if (got < 0)
-			return refuse(reading->path, strerror(errno), NULL);
+			return refuse_config(reading->path, strerror(errno), NULL);
 		bytes += got;
 	} while (got && bytes <= BYTES_MAX);
 	if (bytes > BYTES_MAX)
-		return refuse(reading->path, "it has more than 64 KB", "take out comments");
+		return refuse_config(reading->path, "it has more than 64 KB", "take out comments");
 	if (memchr(reading->text, 0, bytes))
-		return refuse(reading->path, "it is no text", "write lines NAME = VALUE");
+		return refuse_config(reading->path, "it is no text", "write lines NAME = VALUE");
 	reading->text[bytes] = 0;
 	return 0;
 }
 
 /* ---- its lines ---- */
 
-static void tell(struct reading *reading, int line, const char *fix, const char *fmt, ...)
+static void report_line(struct reading *reading, int line, const char *fix, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-static void tell(struct reading *reading, int line, const char *fix, const char *fmt, ...)
+static void report_line(struct reading *reading, int line, const char *fix, const char *fmt, ...)
 {
 	char what[512];
 	va_list args;
@@ -116,7 +117,7 @@ static char *next_line(char *out, int size, void *stream)
 	reading->at += strspn(reading->at, " \t");
 	bytes = strcspn(reading->at, "\n");
 	if (bytes + 2 > (size_t)size) {
-		tell(reading, reading->number, "shorten it", "the line has more than %d characters", size - 2);
+		report_line(reading, reading->number, "shorten it", "the line has more than %d characters", size - 2);
 		memset(reading->at, ' ', bytes); /* it is told once */
 		bytes = 0;
 	}
@@ -162,8 +163,8 @@ static int parse_text(struct reading *reading)
 			return -ENOMEM;
 		if (!line)
 			return 0;
-		tell(reading, line, "begin a comment with #", "the line is neither [%s] nor NAME = VALUE",
-		     reading->config->section);
+		report_line(reading, line, "begin a comment with #", "the line is neither [%s] nor NAME = VALUE",
+			    reading->config->section);
 		blank_line(reading, line);
 		config__free(reading->config);
 	}
@@ -202,7 +203,7 @@ static void list_settings(const struct config *config, char *text, size_t size)
 }
 
 /* 0 or -ENOMEM. */
-static int set(struct reading *reading, const struct argp_option *option, const struct config_line *line)
+static int set_option(struct reading *reading, const struct argp_option *option, const struct config_line *line)
 {
 	const struct config *config = reading->config;
 	char *wrong = NULL, fix[64];
@@ -224,7 +225,7 @@ static int set(struct reading *reading, const struct argp_option *option, const 
 	}
 	snprintf(fix, sizeof(fix), "--help says what --%s takes", option->name);
 	if (bytes) /* the message, and below it what argp says of --help */
-		tell(reading, line->number, fix, "%.*s", (int)strcspn(wrong, "\n"), wrong);
+		report_line(reading, line->number, fix, "%.*s", (int)strcspn(wrong, "\n"), wrong);
 	free(wrong);
 	return 0;
 }
@@ -249,18 +250,19 @@ static int take_line(struct reading *reading, const struct config_line *line)
 
 	if (strcmp(line->section, config->section)) {
 		snprintf(fix, sizeof(fix), "put it below a line [%s]; there is no other section", config->section);
-		tell(reading, line->number, fix, "'%s' is not in the section [%s]", line->name, config->section);
+		report_line(reading, line->number, fix, "'%s' is not in the section [%s]", line->name, config->section);
 	} else if (!option) {
 		list_settings(config, fix, sizeof(fix));
-		tell(reading, line->number, fix, "there is no setting '%s'%s%s%s", line->name,
-		     similar.best ? "; did you mean '" : "", similar.best ?: "", similar.best ? "'?" : "");
+		report_line(reading, line->number, fix, "there is no setting '%s'%s%s%s", line->name,
+			    similar.best ? "; did you mean '" : "", similar.best ?: "", similar.best ? "'?" : "");
 	} else if (!*line->value) {
-		tell(reading, line->number, "delete the line, or begin it with #", "'%s' has no value", line->name);
+		report_line(reading, line->number, "delete the line, or begin it with #", "'%s' has no value",
+			    line->name);
 	} else if (earlier && option->key != config->many) {
-		tell(reading, line->number, "delete one of them", "'%s' is in line %d, too", line->name,
-		     earlier->number);
+		report_line(reading, line->number, "delete one of them", "'%s' is in line %d, too", line->name,
+			    earlier->number);
 	} else {
-		return set(reading, option, line);
+		return set_option(reading, option, line);
 	}
 	return 0;
 }
@@ -283,8 +285,8 @@ int config__read(struct config *config, const char *path, bool must_exist)
 	if (fd == -ENOENT && !must_exist)
 		return 0;
 	if (fd < 0)
-		return refuse(path, fd == -ELOOP ? "it is a symbolic link" : strerror(-fd),
-			      "name a file that can be read with --config");
+		return refuse_config(path, fd == -ELOOP ? "it is a symbolic link" : strerror(-fd),
+				     "name a file that can be read with --config");
 	reading = calloc(1, sizeof(*reading));
 	err = reading ? 0 : -ENOMEM;
 	if (!err) {
@@ -294,7 +296,7 @@ int config__read(struct config *config, const char *path, bool must_exist)
 		err = err ?: reading->errs ? -EINVAL : 0;
 	}
 	if (err == -ENOMEM)
-		refuse(path, strerror(ENOMEM), NULL);
+		refuse_config(path, strerror(ENOMEM), NULL);
 	free(reading);
 	close(fd);
 	return err;

@@ -91,7 +91,7 @@ static error_t parse_diff_or_die(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-const struct argp cmd_diff_argp = {
+static const struct argp diff_argp = {
 	.options = options,
 	.parser = parse_diff_or_die,
 	.args_doc = "FILE1 FILE2",
@@ -168,13 +168,13 @@ static int compare_inputs(const struct diff_args *arguments, const struct diff_i
 	return SF_EXIT_SLOWER;
 }
 
-int cmd_diff(int argc, char **argv)
+static int run_diff(int argc, char **argv)
 {
 	struct diff_args arguments = {.options.limit = LIMIT, .threshold_percent = NAN};
 	struct diff_input inputs[DIFF__SIDES] = {0};
 	int err = 0, code;
 
-	parse__or_die(&cmd_diff_argp, argc, argv, 0, &arguments);
+	parse__or_die(&diff_argp, argc, argv, 0, &arguments);
 	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 	text__use_terminal(STDOUT_FILENO);
@@ -192,3 +192,10 @@ int cmd_diff(int argc, char **argv)
 	}
 	return code;
 }
+
+const struct command command_diff = {
+	.name = "diff",
+	.run = run_diff,
+	.argp = &diff_argp,
+	.help = "say what got slower between two recordings",
+};

@@ -23,12 +23,10 @@
 #include "user/report/common.h"
 #include "user/report/print/text.h"
 #include "user/runtime/cuda/cuda.h"
-#include "user/runtime/cuda/nvidia.h"
 #include "user/runtime/nvtx/nvtx.h"
 #include "user/runtime/python/python.h"
 #include "user/runtime/torch/torch.h"
 #include "user/runtime/xla/jax.h"
-#include "user/runtime/xla/pjrt.h"
 #include "user/session/programs.h"
 #include "user/session/session.h"
 #include "user/session/sources/gpu_functions.h"
@@ -97,7 +95,7 @@ static error_t parse_doctor(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp cmd_doctor_argp = {
+static const struct argp doctor_argp = {
 	.options = options,
 	.parser = parse_doctor,
 	.doc = "Check what this machine, and a process on it, allow stepflame to do.\v"
@@ -654,15 +652,23 @@ static int print_text(const struct doctor *d)
 	return fflush(stdout);
 }
 
-int cmd_doctor(int argc, char **argv)
+static int run_doctor(int argc, char **argv)
 {
 	struct doctor d = {0};
 	int err, process_err = 0, print_err;
 
-	parse__or_die(&cmd_doctor_argp, argc, argv, 0, &d);
+	parse__or_die(&doctor_argp, argc, argv, 0, &d);
 	err = check_machine(&d);
 	if (d.pid)
 		process_err = doctor__check_process(&d);
 	print_err = d.json || d.csv ? print_data(&d) : print_text(&d);
 	return print_err ? SF_EXIT_ERROR : log__exit_code(err ?: process_err);
 }
+
+const struct command command_doctor = {
+	.name = "doctor",
+	.run = run_doctor,
+	.argp = &doctor_argp,
+	.help = "check what this machine and a process allow stepflame to do",
+	.traces = true,
+};

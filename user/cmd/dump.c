@@ -60,7 +60,7 @@ static error_t parse_dump(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp cmd_dump_argp = {
+static const struct argp dump_argp = {
 	.options = options,
 	.parser = parse_dump,
 	.args_doc = "[-p PID | --job NAME | --all]",
@@ -248,13 +248,13 @@ static int dump__add_job(struct dump *dump, pid_t pid, const struct pids *named)
 	return err;
 }
 
-int cmd_dump(int argc, char **argv)
+static int run_dump(int argc, char **argv)
 {
 	struct dump_args args = {0};
 	struct dump dump = {0};
 	int err = 0, print_err = 0;
 
-	parse__or_die(&cmd_dump_argp, argc, argv, 0, &args);
+	parse__or_die(&dump_argp, argc, argv, 0, &args);
 	targets__choose_or_die(&args.targets, "dump", "reading");
 	for (size_t i = 0; i < args.targets.pids.cnt; i++) {
 		if (dump__find(&dump, args.targets.pids.pid[i]) < 0)
@@ -268,3 +268,11 @@ int cmd_dump(int argc, char **argv)
 	free(dump.processes);
 	return print_err ? SF_EXIT_ERROR : log__exit_code(err);
 }
+
+const struct command command_dump = {
+	.name = "dump",
+	.run = run_dump,
+	.argp = &dump_argp,
+	.help = "say what every thread of a job does right now",
+	.traces = true,
+};

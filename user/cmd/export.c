@@ -17,7 +17,6 @@
 #include "user/cmd/parse.h"
 #include "user/export/export.h"
 #include "user/export/ranks.h"
-#include "user/export/tables.h"
 #include "user/lib/compare.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
@@ -143,7 +142,7 @@ static error_t parse_export_or_die(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-const struct argp cmd_export_argp = {
+static const struct argp export_argp = {
 	.options = options,
 	.parser = parse_export_or_die,
 	.args_doc = "[FILE] -f FORMAT",
@@ -151,7 +150,7 @@ const struct argp cmd_export_argp = {
 	       " unless FILE is given) for another program.",
 };
 
-void cmd_export__put_words(const char *option, FILE *out)
+static void print_choices(const char *option, FILE *out)
 {
 	if (strcmp(option, "format") != 0)
 		return;
@@ -481,13 +480,13 @@ static int export_to_folder(const struct export_models *models, const struct exp
 	return -ENODATA;
 }
 
-int cmd_export(int argc, char **argv)
+static int run_export(int argc, char **argv)
 {
 	struct export_args arguments = {0};
 	struct export_models models = {0};
 	int err = -ENOMEM;
 
-	parse__or_die(&cmd_export_argp, argc, argv, 0, &arguments);
+	parse__or_die(&export_argp, argc, argv, 0, &arguments);
 	if (!arguments.file)
 		arguments.file = INPUT_DEFAULT;
 	if (!arguments.output)
@@ -519,3 +518,11 @@ out:
 	job__free(models.job);
 	return log__exit_code(err);
 }
+
+const struct command command_export = {
+	.name = "export",
+	.run = run_export,
+	.argp = &export_argp,
+	.help = "write the timeline or the samples of a recording for another tool",
+	.print_choices = print_choices,
+};

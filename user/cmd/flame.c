@@ -15,13 +15,13 @@
 #include "user/analysis/flame/flame.h"
 #include "user/cmd/input.h"
 #include "user/cmd/parse.h"
-#include "user/export/folded.h"
+#include "user/export/export.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"
 #include "user/page/page.h"
-#include "user/report/answer.h"
 #include "user/report/common.h"
+#include "user/report/summary.h"
 
 #define OUTPUT_DEFAULT "flame.html"
 /* A browser draws this many without a pause; they make some 6 MB of page. */
@@ -126,7 +126,7 @@ static error_t parse_flame_or_die(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-const struct argp cmd_flame_argp = {
+static const struct argp flame_argp = {
 	.options = options,
 	.parser = parse_flame_or_die,
 	.args_doc = "[FILE]",
@@ -150,7 +150,7 @@ static int add_record_to_flame(const struct rec_hdr *record, void *ctx)
 }
 
 /* malloc'ed; NULL: no memory. */
-static char *about(struct job *job)
+static char *describe_recording(struct job *job)
 {
 	char *text = NULL;
 	size_t bytes;
@@ -193,8 +193,8 @@ static int read_recording(const char *file, bool native, struct flame *flame, st
 		err = steps_view__new(job, &options, &view);
 	if (!err) {
 		if (out) {
-			out->about = about(job);
-			out->answer = answer__json(&view);
+			out->about = describe_recording(job);
+			out->answer = summary__answer_json(&view);
 		}
 		err = !out || (out->about && out->answer) ? flame__add(flame, job, view.steps, native) : -ENOMEM;
 		if (!err && lanes)
@@ -437,7 +437,7 @@ static int write_page(const struct flame_args *arguments, struct flame *flame, s
 	return err;
 }
 
-int cmd_flame(int argc, char **argv)
+static int run_flame(int argc, char **argv)
 {
 	struct flame_args arguments = {0};
 	struct flame *flame = flame__new();
@@ -446,7 +446,7 @@ int cmd_flame(int argc, char **argv)
 	struct page page = {.flame = flame, .lanes = lanes, .uses = uses};
 	int err = flame && lanes && uses ? 0 : -ENOMEM;
 
-	parse__or_die(&cmd_flame_argp, argc, argv, 0, &arguments);
+	parse__or_die(&flame_argp, argc, argv, 0, &arguments);
 	if (!arguments.files[0])
 		arguments.files[0] = INPUT_DEFAULT;
 	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
@@ -473,3 +473,10 @@ out:
 	flame__free(flame);
 	return log__exit_code(err);
 }
+
+const struct command command_flame = {
+	.name = "flame",
+	.run = run_flame,
+	.argp = &flame_argp,
+	.help = "draw where the time of each step went, as a page for a browser",
+};

@@ -68,7 +68,7 @@ static error_t parse_merge_or_die(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-const struct argp cmd_merge_argp = {
+static const struct argp merge_argp = {
 	.options = options,
 	.parser = parse_merge_or_die,
 	.args_doc = "FILE FILE... -o OUT",
@@ -82,11 +82,11 @@ struct merge_reading {
 	size_t file;
 };
 
-static int look_at_record(const struct rec_hdr *record, void *ctx)
+static int scan_record(const struct rec_hdr *record, void *ctx)
 {
 	const struct merge_reading *reading = ctx;
 
-	return merge__look(reading->merge, reading->file, record);
+	return merge__scan(reading->merge, reading->file, record);
 }
 
 static int add_record_to_merge(const struct rec_hdr *record, void *ctx)
@@ -145,8 +145,8 @@ static int read_all(const struct merge_args *arguments, struct merge *merge,
 	int err = 0;
 
 	for (size_t i = 0; i < arguments->file_cnt && !err; i++)
-		err = (fn == look_at_record ? input__read : input__read_again)(arguments->files[i], fn,
-									       &(struct merge_reading){merge, i});
+		err = (fn == scan_record ? input__read : input__read_again)(arguments->files[i], fn,
+									    &(struct merge_reading){merge, i});
 	return err;
 }
 
@@ -172,17 +172,17 @@ static int write_merged(const struct merge_args *arguments, struct merge *merge,
 	return writing->err ?: err;
 }
 
-int cmd_merge(int argc, char **argv)
+static int run_merge(int argc, char **argv)
 {
 	struct merge_args arguments = {0};
 	struct merge_writing writing = {0};
 	struct merge *merge;
 	int err = -ENOMEM;
 
-	parse__or_die(&cmd_merge_argp, argc, argv, 0, &arguments);
+	parse__or_die(&merge_argp, argc, argv, 0, &arguments);
 	merge = merge__new(arguments.file_cnt, write_record, &writing);
 	if (merge)
-		err = read_all(&arguments, merge, look_at_record);
+		err = read_all(&arguments, merge, scan_record);
 	if (!err)
 		err = check_fit(merge, &arguments);
 	if (!err)
@@ -190,3 +190,10 @@ int cmd_merge(int argc, char **argv)
 	merge__free(merge);
 	return log__exit_code(err);
 }
+
+const struct command command_merge = {
+	.name = "merge",
+	.run = run_merge,
+	.argp = &merge_argp,
+	.help = "join the recordings of several ranks into one",
+};

@@ -73,7 +73,7 @@ static bool short_takes_next(const struct argp_option *options, const char *word
 	return false;
 }
 
-static void refuse(const char *program, const char *name, const char *meant)
+static void refuse_option(const char *program, const char *name, const char *meant)
 {
 	char *shown = utf8__escape(name);
 
@@ -101,7 +101,7 @@ static void check_long_options(const struct argp *argp, int argc, char **argv, b
 		similar.word = name;
 		option = find_long(argp->options, name, &similar) ?: find_long(common_options, name, &similar);
 		if (!option && similar.best)
-			refuse(argv[0], name, similar.best);
+			refuse_option(argv[0], name, similar.best);
 		i += option && takes_next(option) && !strchr(argv[i], '=');
 	}
 }

@@ -11,7 +11,7 @@
 
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
-#include "user/cmd/selection.h"
+#include "user/cmd/targets.h"
 #include "user/lib/columns.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
@@ -31,7 +31,7 @@ struct ps_args {
 };
 
 /* What is seen of a process. */
-struct ps_look {
+struct ps_facts {
 	struct python python;
 	int python_err;
 	char torch[32], jax[16];
@@ -69,7 +69,7 @@ static error_t parse_ps(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp cmd_ps_argp = {
+static const struct argp ps_argp = {
 	.options = options,
 	.parser = parse_ps,
 	.doc = "List the processes of this host that have torch or JAX, with what stepflame can see of them.\v"
@@ -81,35 +81,35 @@ const struct argp cmd_ps_argp = {
 	       "torchrun, of a Slurm job or of a container.",
 };
 
-static void look_at(const struct training *training, struct ps_look *look)
+static void read_facts(const struct training *training, struct ps_facts *facts)
 {
 	const struct process *process = &training->process;
 	const struct mapped_file *torch = torch__file(process), *jax = jax__file(process);
 
-	memset(look, 0, sizeof(*look));
+	memset(facts, 0, sizeof(*facts));
 	if (torch)
-		torch__version(process, torch, look->torch, sizeof(look->torch));
+		torch__version(process, torch, facts->torch, sizeof(facts->torch));
 	if (jax)
-		jax__version(process, jax, look->jax, sizeof(look->jax));
-	look->python = training->python;
-	look->python_err = training->python_err;
-	if (look->python_err == -EAGAIN)
-		look->python_err = python__find(process, &look->python, NULL);
+		jax__version(process, jax, facts->jax, sizeof(facts->jax));
+	facts->python = training->python;
+	facts->python_err = training->python_err;
+	if (facts->python_err == -EAGAIN)
+		facts->python_err = python__find(process, &facts->python, NULL);
 	if (process__file(process, "libcuda.so"))
-		look->cuda = "CUDA";
+		facts->cuda = "CUDA";
 	else if (process__file(process, "libcudart"))
-		look->cuda = "CUDA (no driver)";
+		facts->cuda = "CUDA (no driver)";
 }
 
-static const char *what_is_seen(const struct ps_look *look)
+static const char *what_is_seen(const struct ps_facts *facts)
 {
-	if (!look->torch[0] && look->jax[0])
-		return look->python_err ? "jitted calls, no stacks (Python cannot be read)" : "jitted calls, compiles";
-	if (look->python_err == -ENOENT)
+	if (!facts->torch[0] && facts->jax[0])
+		return facts->python_err ? "jitted calls, no stacks (Python cannot be read)" : "jitted calls, compiles";
+	if (facts->python_err == -ENOENT)
 		return "labels (no Python)";
-	if (look->python_err)
+	if (facts->python_err)
 		return "labels, no stacks (Python cannot be read)";
-	if (!look->python.functions.next)
+	if (!facts->python.functions.next)
 		return "labels (no next() found)";
 	return "actions, labels";
 }
@@ -127,19 +127,20 @@ static json_t *rank_or_null(const struct rank_id *rank)
 /* A row. */
 struct ps_row {
 	const struct training *training;
-	struct ps_look look;
+	struct ps_facts facts;
 	char seen[64], framework[64], job[sizeof(((struct job_id *)NULL)->run)];
 };
 
 static void fill_row(const struct training *training, struct ps_row *row)
 {
-	const struct ps_look *look = &row->look;
+	const struct ps_facts *facts = &row->facts;
 
 	row->training = training;
-	look_at(training, &row->look);
-	snprintf(row->framework, sizeof(row->framework), "%s%s%s%s", look->torch,
-		 look->torch[0] && look->jax[0] ? "+" : "", look->jax[0] ? "JAX " : "", look->jax);
-	snprintf(row->seen, sizeof(row->seen), "%s%s%s", what_is_seen(look), look->cuda ? ", " : "", look->cuda ?: "");
+	read_facts(training, &row->facts);
+	snprintf(row->framework, sizeof(row->framework), "%s%s%s%s", facts->torch,
+		 facts->torch[0] && facts->jax[0] ? "+" : "", facts->jax[0] ? "JAX " : "", facts->jax);
+	snprintf(row->seen, sizeof(row->seen), "%s%s%s", what_is_seen(facts), facts->cuda ? ", " : "",
+		 facts->cuda ?: "");
 	job_id__name(&training->id, row->job, sizeof(row->job));
 }
 
@@ -150,7 +151,7 @@ struct ps_columns {
 	size_t workers, python, framework, job, seen; /* 0: left out */
 };
 
-static void widen(size_t *width, const char *text)
+static void fit_column(size_t *width, const char *text)
 {
 	size_t needs = columns__of_text(text);
 
@@ -176,9 +177,9 @@ static struct ps_columns choose_columns(const struct ps_row *rows, size_t cnt)
 	bool any_job = false;
 
 	for (size_t i = 0; i < cnt; i++) {
-		widen(&columns.framework, rows[i].framework);
-		widen(&columns.job, rows[i].job);
-		widen(&columns.seen, rows[i].seen);
+		fit_column(&columns.framework, rows[i].framework);
+		fit_column(&columns.job, rows[i].job);
+		fit_column(&columns.seen, rows[i].seen);
 		any_job |= rows[i].job[0];
 	}
 	if (text__columns() == SIZE_MAX)
@@ -215,7 +216,7 @@ static json_t *fitting_job(const char *job, size_t width)
 static int add_row(struct table *table, const struct ps_columns *columns, const struct ps_row *row)
 {
 	const struct training *t = row->training;
-	const struct ps_look *look = &row->look;
+	const struct ps_facts *facts = &row->facts;
 
 	return TABLE_ADD(
 		table,
@@ -224,11 +225,11 @@ static int add_row(struct table *table, const struct ps_columns *columns, const 
 			cell__new("rank", 2, "RANK", RANK_WIDTH, 0, rank_or_null(&t->rank)),
 			cell__json("rank_source", text_or_null(rank_source__name(t->rank.source))),
 			cell__new("workers", columns->workers ? 3 : 0, "WORKERS", 7, 0, json_integer(t->workers)),
-			text_cell("python", 4, "PYTHON", columns->python, text_or_null(look->python.version)),
+			text_cell("python", 4, "PYTHON", columns->python, text_or_null(facts->python.version)),
 			text_cell(NULL, 5, "TORCH/JAX", columns->framework, text_or_null(row->framework)),
-			cell__json("torch", text_or_null(look->torch)),
-			cell__json("jax", text_or_null(look->jax)),
-			cell__json("cuda", text_or_null(look->cuda)),
+			cell__json("torch", text_or_null(facts->torch)),
+			cell__json("jax", text_or_null(facts->jax)),
+			cell__json("cuda", text_or_null(facts->cuda)),
 			cell__json("job", text_or_null(row->job)),
 			text_cell(NULL, 6, "JOB", columns->job, fitting_job(row->job, columns->job)),
 			cell__json("torchrun", text_or_null(t->id.run)),
@@ -318,7 +319,7 @@ static int print_text(const struct ps_row *rows, size_t cnt)
 	return add_rows(&table, &columns, rows, cnt) ?: common__flush(stdout);
 }
 
-int cmd_ps(int argc, char **argv)
+static int run_ps(int argc, char **argv)
 {
 	struct ps_args args = {0};
 	struct trainings trainings;
@@ -326,7 +327,7 @@ int cmd_ps(int argc, char **argv)
 	size_t cnt;
 	int err;
 
-	parse__or_die(&cmd_ps_argp, argc, argv, 0, &args);
+	parse__or_die(&ps_argp, argc, argv, 0, &args);
 	err = trainings__find(&trainings);
 	if (err)
 		return log__exit_code(err);
@@ -341,3 +342,11 @@ int cmd_ps(int argc, char **argv)
 	trainings__release(&trainings);
 	return log__exit_code(err);
 }
+
+const struct command command_ps = {
+	.name = "ps",
+	.run = run_ps,
+	.argp = &ps_argp,
+	.help = "list the training processes of this host",
+	.traces = true,
+};

@@ -3,6 +3,7 @@
  * stepflame record: attaches, writes records to the file and the live model until the end, prints
  * the summary.
  */
+
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -11,22 +12,141 @@
 #include <unistd.h>
 
 #include "include/ops.h"
+#include "user/analysis/live/trigger.h"
 #include "user/cmd/cmd.h"
 #include "user/cmd/input.h"
 #include "user/cmd/parse.h"
 #include "user/cmd/print.h"
 #include "user/cmd/progress.h"
-#include "user/cmd/record_sink.h"
 #include "user/cmd/session_args.h"
 #include "user/cmd/targets.h"
-#include "user/cmd/until.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
+#include "user/model/job.h"
 #include "user/recording/recording.h"
 #include "user/report/report.h"
 #include "user/session/launch.h"
 #include "user/session/session.h"
 #include "user/session/sources/inject_library.h"
+
+/* ---- where the records go: to the file, to the model for the summary, to the trigger of --until ---- */
+
+/*
+ * The file is opened, which discards what it held, only after the targets are attached; until then the few
+ * records are buffered. Set job, and trigger if there is one; zero the rest.
+ */
+struct record_sink {
+	struct recording_writer *writer; /* NULL until the file is open */
+	struct job *job;
+	struct trigger *trigger; /* NULL: none */
+	int write_err;           /* first error of the file */
+	char *buffered;
+	size_t buffered_bytes;
+	size_t name_cnt;   /* in the job */
+	uint64_t now_ns;   /* CLOCK_MONOTONIC, at the last look */
+	uint64_t event_ns; /* the time before this is kept: now, or trigger__before */
+};
+
+#define NAMES_REPORTED (1u << 18) /* a program may make up any number */
+
+/*
+ * Is it kept for a summary without the file? The other records of a long recording would fill the
+ * memory.
+ */
+static bool is_reported(struct record_sink *sink, const struct rec_hdr *record)
+{
+	switch (record->type) {
+	case REC_NAME:
+		return !job__name(sink->job, ((const struct rec_name *)record)->id) &&
+		       sink->name_cnt++ < NAMES_REPORTED;
+	case REC_AGG:
+		return job__is_main(sink->job, ((const struct rec_agg *)record)->key.pid);
+	case REC_HOST:
+	case REC_TARGET:
+	case REC_WINDOW:
+	case REC_COUNTER:
+	case REC_COST:
+	case REC_NOTE:
+		return true;
+	}
+	return false;
+}
+
+/* A session_sink. */
+static int record_sink__add(const struct rec_hdr *record, void *ctx)
+{
+	struct record_sink *sink = ctx;
+
+	if (sink->trigger && trigger__add(sink->trigger, record, sink->now_ns))
+		return -ENOMEM;
+	if (!record) {
+		if (!sink->write_err)
+			sink->write_err = recording_writer__mark(sink->writer);
+		return sink->write_err;
+	}
+	if (sink->writer) {
+		if (!sink->write_err)
+			sink->write_err = recording_writer__append(sink->writer, record);
+	} else {
+		char *buffered = realloc(sink->buffered, sink->buffered_bytes + record->size);
+
+		if (!buffered)
+			return -ENOMEM;
+		memcpy(buffered + sink->buffered_bytes, record, record->size);
+		sink->buffered = buffered;
+		sink->buffered_bytes += record->size;
+	}
+	return (is_reported(sink, record) ? job__add(sink->job, record) : 0) ?: sink->write_err;
+}
+
+/*
+ * Opens the file. max_bytes: of disk, last_ns: what it keeps of the past (recording.h); 0: any. 0 or
+ * -errno, after a message.
+ */
+static int record_sink__open(struct record_sink *sink, const char *path, uint64_t max_bytes, uint64_t last_ns)
+{
+	int err = recording_writer__new(path, &sink->writer);
+
+	if (err)
+		return err;
+	if (max_bytes)
+		err = recording_writer__limit(sink->writer, path, max_bytes);
+	if (!err && last_ns)
+		err = recording_writer__keep_last(sink->writer, path, last_ns);
+	if (err) {
+		log__error("choose another file with -o FILE", "cannot write %s: %s", output__name(path),
+			   err == -EINVAL ? "--max-size and --last need a regular file" : strerror(-err));
+		return err;
+	}
+	for (size_t at = 0; at < sink->buffered_bytes && !sink->write_err;) {
+		const struct rec_hdr *record = (const void *)(sink->buffered + at);
+
+		sink->write_err = recording_writer__append(sink->writer, record);
+		at += record->size;
+	}
+	return 0;
+}
+
+/* To be called some times a second. 0 or -errno, also that of the file. */
+static int record_sink__tick(struct record_sink *sink, uint64_t now_ns)
+{
+	sink->now_ns = now_ns;
+	sink->event_ns = sink->trigger ? trigger__before(sink->trigger, now_ns) : now_ns;
+	if (sink->writer && !sink->write_err)
+		sink->write_err = recording_writer__tick(sink->writer, sink->event_ns);
+	return sink->write_err;
+}
+
+/* Frees all that the sink has. */
+static void record_sink__release(struct record_sink *sink)
+{
+	recording_writer__free(sink->writer);
+	trigger__free(sink->trigger);
+	free(sink->buffered);
+	job__free(sink->job);
+}
+
+/* ---- the command ---- */
 
 #define POLL_MS      100
 #define SCHEDULE_MAX 1000000000
@@ -349,7 +469,7 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp cmd_record_argp = {
+static const struct argp record_argp = {
 	.options = options,
 	.parser = parse_record,
 	.args_doc = "[-p PID | --job NAME | --all]\n-- CMD [ARG...]",
@@ -382,7 +502,7 @@ static int poll_ms(const struct record_args *args, const struct session_progress
 /* Has what --until waits for happened, and long enough ago for the other processes to come to the same step? */
 static bool is_over(const struct record_sink *sink, const struct session_progress *progress, uint64_t *seen_ns)
 {
-	if (!sink->trigger || !trigger__look(sink->trigger, progress->now_ns)->seen)
+	if (!sink->trigger || !trigger__check(sink->trigger, progress->now_ns)->seen)
 		return false;
 	*seen_ns = *seen_ns ?: progress->now_ns;
 	return progress->now_ns - *seen_ns >= TRIGGER_GOES_ON_NS;
@@ -404,7 +524,7 @@ static int run_session(struct session *session, const struct record_args *args, 
 	do {
 		err = session__poll(session, poll_ms(args, &progress));
 		session__progress(session, &progress);
-		err = err ?: record_sink__look(sink, progress.now_ns);
+		err = err ?: record_sink__tick(sink, progress.now_ns);
 		launch__reap(launch, false);
 		progress__show(&shown, &progress);
 	} while (!err && !interrupts && progress.alive && !progress.done && !launch->ended &&
@@ -412,7 +532,7 @@ static int run_session(struct session *session, const struct record_args *args, 
 		 (!args->duration_ns || progress.elapsed_ns < args->duration_ns));
 	progress__clear(&shown);
 	if (sink->trigger)
-		until__say(trigger__look(sink->trigger, progress.now_ns), session);
+		until__say(trigger__check(sink->trigger, progress.now_ns), session);
 	return err;
 }
 
@@ -504,7 +624,7 @@ static void print_summary(const struct record_args *args, const struct record_si
 	job__free(whole);
 }
 
-static int record(const struct record_args *args, struct record_sink *sink, struct launch *launch)
+static int record_targets(const struct record_args *args, struct record_sink *sink, struct launch *launch)
 {
 	struct session *session;
 	int err = session__new(&args->session, record_sink__add, sink, &session);
@@ -549,7 +669,7 @@ static int check_output(const char *path)
 	return err;
 }
 
-int cmd_record(int argc, char **argv)
+static int run_record(int argc, char **argv)
 {
 	struct record_args args = {.output = INPUT_DEFAULT,
 				   .session = {.frequency = FREQUENCY, .usage_of_users = true}};
@@ -559,7 +679,7 @@ int cmd_record(int argc, char **argv)
 	int err;
 
 	args.session.actions = args.actions;
-	parse__or_die(&cmd_record_argp, argc, argv, ARGP_IN_ORDER, &args);
+	parse__or_die(&record_argp, argc, argv, ARGP_IN_ORDER, &args);
 	if (!args.command)
 		targets__choose_or_die(&args.targets, "record", "recording");
 	sigaction(SIGINT, &action, NULL);
@@ -572,7 +692,7 @@ int cmd_record(int argc, char **argv)
 	if (until__given(&args.until))
 		sink.trigger = trigger__new(&args.until);
 	err = sink.job && (sink.trigger || !until__given(&args.until)) ? job__only_count_children(sink.job) : -ENOMEM;
-	err = err ?: record(&args, &sink, &launch);
+	err = err ?: record_targets(&args, &sink, &launch);
 	launch_user__release(&args.runs_as);
 	record_sink__release(&sink);
 	launch__close(&launch);
@@ -582,3 +702,11 @@ int cmd_record(int argc, char **argv)
 	}
 	return log__exit_code(err);
 }
+
+const struct command command_record = {
+	.name = "record",
+	.run = run_record,
+	.argp = &record_argp,
+	.help = "attach to a running job, or start one, and record it",
+	.traces = true,
+};

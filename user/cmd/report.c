@@ -289,7 +289,7 @@ static error_t parse_report_or_die(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-const struct argp cmd_report_argp = {
+static const struct argp report_argp = {
 	.options = options,
 	.parser = parse_report_or_die,
 	.args_doc = "[FILE]",
@@ -311,7 +311,7 @@ static bool is_sort_key_before(size_t report, size_t key)
 	return false;
 }
 
-void cmd_report__put_words(const char *option, FILE *out)
+static void print_choices(const char *option, FILE *out)
 {
 	if (strcmp(option, "sort") != 0)
 		return;
@@ -360,13 +360,13 @@ static int print_schema(void)
 	return err == -EPIPE ? 0 : err;
 }
 
-int cmd_report(int argc, char **argv)
+static int run_report(int argc, char **argv)
 {
 	struct report_args arguments = {.options.limit = -1};
 	struct job *job = NULL;
 	int err;
 
-	parse__or_die(&cmd_report_argp, argc, argv, 0, &arguments);
+	parse__or_die(&report_argp, argc, argv, 0, &arguments);
 	if (!arguments.file)
 		arguments.file = INPUT_DEFAULT;
 	if (strcmp(arguments.file, INPUT_DEFAULT) != 0)
@@ -385,3 +385,11 @@ out:
 	job__free(job);
 	return log__exit_code(err);
 }
+
+const struct command command_report = {
+	.name = "report",
+	.run = run_report,
+	.argp = &report_argp,
+	.help = "print a report of a recording",
+	.print_choices = print_choices,
+};

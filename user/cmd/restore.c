@@ -15,8 +15,7 @@
 
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
-#include "user/cmd/pids.h"
-#include "user/cmd/selection.h"
+#include "user/cmd/targets.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
 #include "user/proc/breakpoints.h"
@@ -70,7 +69,7 @@ static error_t parse_restore(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp cmd_restore_argp = {
+static const struct argp restore_argp = {
 	.options = options,
 	.parser = parse_restore,
 	.args_doc = "[-p PID]",
@@ -436,14 +435,14 @@ static bool has_any(const struct restoration *r)
 	return false;
 }
 
-int cmd_restore(int argc, char **argv)
+static int run_restore(int argc, char **argv)
 {
 	struct restore_args args = {};
 	struct restoration r = {.args = &args};
 	size_t foreign;
 	int err;
 
-	parse__or_die(&cmd_restore_argp, argc, argv, 0, &args);
+	parse__or_die(&restore_argp, argc, argv, 0, &args);
 	err = search_processes(&r);
 	if (!err) {
 		foreign = word_journal__each_left(restore_word, &r);
@@ -465,3 +464,11 @@ int cmd_restore(int argc, char **argv)
 		return SF_EXIT_ERROR;
 	return err ? log__exit_code(err) : r.failed ? SF_EXIT_ERROR : SF_EXIT_OK;
 }
+
+const struct command command_restore = {
+	.name = "restore",
+	.run = run_restore,
+	.argp = &restore_argp,
+	.help = "remove what a killed stepflame left in running processes",
+	.traces = true,
+};

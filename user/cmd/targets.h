@@ -8,9 +8,22 @@
 
 #include <argp.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
 
-#include "user/cmd/pids.h"
+#include "user/identity/trainings.h"
 #include "user/session/session.h"
+
+#define PIDS_MAX 256
+
+/* The processes that -p gives to a command. */
+struct pids {
+	pid_t pid[PIDS_MAX];
+	size_t cnt;
+};
+
+/* Adds the pids of "PID[,PID...]"; a usage error ends the program. */
+void pids__parse(struct argp_state *state, struct pids *pids, const char *text);
 
 enum { OPT_TARGET_JOB = 0x200, OPT_TARGET_ALL };
 
@@ -53,5 +66,21 @@ void targets__choose_or_die(struct targets *targets, const char *verb, const cha
  * message, as long as one is left. 0, or -errno after a message, as session__attach.
  */
 int targets__attach(const struct targets *targets, struct session *session);
+
+/* ---- which of the training processes of this host a name means ---- */
+
+/*
+ * Selects the targets of the jobs that `name` means: a run of torchrun, a job of Slurm, a container
+ * or the beginning of its id, a cgroup; NULL: of all jobs. Adds them to pids, each before the one
+ * that has started it. 0; -ESRCH: none; -ENOTUNIQ: the beginning of several ids; -E2BIG: more than
+ * PIDS_MAX.
+ */
+int trainings__select(const struct trainings *t, const char *name, struct pids *pids);
+
+/* Says on stderr how many processes are hidden, why, and what to do; nothing where none is. */
+void trainings__warn_of_hidden(size_t hidden);
+
+/* Counts the jobs that have a target. */
+size_t trainings__job_cnt(const struct trainings *t);
 
 #endif

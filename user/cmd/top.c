@@ -3,28 +3,137 @@
  * stepflame top: attaches, models the last interval and shows it until the end. In: a session's
  * records, and keys. Out: a screen, or snapshots as text.
  */
-#include "user/top/top.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
 #include "user/cmd/session_args.h"
 #include "user/cmd/targets.h"
+#include "user/lib/clock.h"
 #include "user/lib/log.h"
 #include "user/model/stacks.h"
+#include "user/proc/proc.h"
 #include "user/report/common.h"
 #include "user/report/print/text.h"
 #include "user/session/session.h"
 #include "user/top/json.h"
-#include "user/top/keys.h"
 #include "user/top/lines.h"
 #include "user/top/screen.h"
-#include "user/top/usage.h"
+#include "user/top/top.h"
+
+/* ---- what /proc reports about the job's processes ---- */
+
+struct usage {
+	struct array processes; /* struct top_process */
+	uint64_t time_ns;       /* of the last reading; 0: none */
+};
+
+static void thread_name(uint32_t pid, uint32_t tid, char name[16])
+{
+	struct proc_stat stat;
+
+	*name = 0;
+	if (!proc__stat(pid, tid, &stat))
+		snprintf(name, 16, "%.*s", (int)strcspn(stat.comm, "\n"), stat.comm);
+}
+
+static const struct top_process *find_previous(const struct array *processes, uint32_t pid)
+{
+	const struct top_process *all = processes->items;
+
+	for (size_t i = 0; i < processes->cnt; i++)
+		if (all[i].pid == pid)
+			return &all[i];
+	return NULL;
+}
+
+/* What the ticks of CPU time are of the time since the last reading. */
+static double percent_since(const struct usage *usage, uint64_t ticks, uint64_t now)
+{
+	return usage->time_ns && now > usage->time_ns
+		       ? 100.0 * ticks / sysconf(_SC_CLK_TCK) / ((now - usage->time_ns) / 1e9)
+		       : NAN;
+}
+
+static void read_limits(pid_t pid, struct cgroup_limits *out)
+{
+	struct cgroup_look look = {0};
+
+	if (cgroup_look__limits(&look, pid, out))
+		*out = (struct cgroup_limits){0};
+	cgroup_look__release(&look);
+	if (out->processors >= sysconf(_SC_NPROCESSORS_ONLN))
+		out->processors = 0;
+}
+
+/*
+ * Reads the job's live processes, and sets out to what they used since the last call; out->each is valid until the
+ * next. 0 or -ENOMEM.
+ */
+static int usage__read(struct usage *usage, const struct job *job, struct top_usage *out)
+{
+	const uint64_t now = clock__ns(CLOCK_MONOTONIC), page_bytes = sysconf(_SC_PAGESIZE);
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+	struct array processes = {0};
+	uint64_t used = 0;
+	bool has_limits = false;
+
+	*out = (struct top_usage){.cpu_percent = NAN, .thread_name = thread_name};
+	for (size_t i = 0; i < cnt; i++) {
+		const struct top_process *before = find_previous(&usage->processes, targets[i].pid);
+		struct top_process *process;
+		struct proc_stat stat;
+		uint64_t ticks;
+
+		if (proc__stat(targets[i].pid, 0, &stat) || proc_stat__dead(&stat))
+			continue;
+		process = array__add(&processes, sizeof(*process));
+		if (!process) {
+			free(processes.items);
+			return -ENOMEM;
+		}
+		process->pid = targets[i].pid;
+		process->role = targets[i].role;
+		memcpy(process->comm, stat.comm, sizeof(process->comm));
+		process->ticks = stat.user_ticks + stat.system_ticks;
+		process->rss_bytes = stat.rss_pages * page_bytes;
+		process->threads = stat.thread_cnt;
+		/* without one before, the process has started since */
+		ticks = process->ticks - (before && before->ticks <= process->ticks ? before->ticks : 0);
+		process->cpu_percent = percent_since(usage, ticks, now);
+		used += ticks;
+		out->rss_bytes += process->rss_bytes;
+		out->threads += stat.thread_cnt;
+		if (targets[i].role == ROLE_MAIN && !has_limits) {
+			read_limits(targets[i].pid, &out->limits);
+			has_limits = true;
+		}
+	}
+	out->cpu_percent = percent_since(usage, used, now);
+	out->processes = processes.cnt;
+	free(usage->processes.items);
+	usage->processes = processes;
+	usage->time_ns = now;
+	out->each = processes.items;
+	return 0;
+}
+
+static void usage__free(struct usage *usage)
+{
+	free(usage->processes.items);
+	*usage = (struct usage){0};
+}
+
+/* ---- the command ---- */
 
 #define POLL_MS       50 /* also the longest delay of a key */
 #define BATCH_POLL_MS 100
@@ -139,7 +248,7 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp cmd_top_argp = {
+static const struct argp top_argp = {
 	.options = options,
 	.parser = parse_top,
 	.args_doc = "[-p PID | --job NAME | --all]",
@@ -150,7 +259,7 @@ const struct argp cmd_top_argp = {
 	       "terminal, top prints one picture as text after one interval; --batch prints one each interval.",
 };
 
-void cmd_top__put_words(const char *option, FILE *out)
+static void print_choices(const char *option, FILE *out)
 {
 	for (int i = 0; i < TOP__VIEWS && !strcmp(option, "view"); i++)
 		fprintf(out, " %s", top_views[i].name);
@@ -210,7 +319,7 @@ static int print_batch(struct live_view *live)
 	return err ?: common__flush(stdout);
 }
 
-static int draw(struct live_view *live)
+static int draw_frame(struct live_view *live)
 {
 	struct array lines = {0};
 	int err;
@@ -253,7 +362,7 @@ static int take_snapshot(struct live_view *live)
 	}
 	top_frame__release(&live->frame);
 	live->frame = frame;
-	return live->screen ? draw(live) : print_batch(live);
+	return live->screen ? draw_frame(live) : print_batch(live);
 }
 
 /* Returns 0, -errno, or 1 to end. */
@@ -269,7 +378,7 @@ static int attend_keys(struct live_view *live)
 		err = command == TOP_QUIT;
 		keys++;
 	}
-	return err ?: keys && live->frames ? draw(live) : 0;
+	return err ?: keys && live->frames ? draw_frame(live) : 0;
 }
 
 static int run_live(struct live_view *live)
@@ -329,7 +438,7 @@ static void catch_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-int cmd_top(int argc, char **argv)
+static int run_top(int argc, char **argv)
 {
 	struct top_args args = {.session = {.frequency = FREQUENCY, .live_ns = INTERVAL_NS, .usage = true},
 				.view = TOP__VIEWS,
@@ -338,7 +447,7 @@ int cmd_top(int argc, char **argv)
 	int err;
 
 	args.session.actions = args.actions;
-	parse__or_die(&cmd_top_argp, argc, argv, 0, &args);
+	parse__or_die(&top_argp, argc, argv, 0, &args);
 	targets__choose_or_die(&args.targets, "top", "watching");
 	if (!args.batch && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))) {
 		args.batch = true;
@@ -363,3 +472,12 @@ int cmd_top(int argc, char **argv)
 	job__free(live.job);
 	return log__exit_code(err);
 }
+
+const struct command command_top = {
+	.name = "top",
+	.run = run_top,
+	.argp = &top_argp,
+	.help = "watch a running job live",
+	.traces = true,
+	.print_choices = print_choices,
+};

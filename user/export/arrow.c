@@ -2,12 +2,140 @@
 #include "user/export/arrow.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/export/flatbuffer.h"
 #include "user/lib/map.h"
 #include "user/lib/utf8.h"
+
+#define ARROW_BATCH_ROWS 16384
+
+/*
+ * ---- messages of FlatBuffers (https://flatbuffers.dev/internals/), from front to back: a table is written
+ * before what its fields refer to, since such an offset counts forward ----
+ */
+
+/* All zeros: empty. A position is an offset from its start. */
+struct flatbuffer {
+	uint8_t *bytes; /* malloc'ed; the owner frees it */
+	size_t cnt, room;
+	bool failed; /* no memory; later calls do nothing */
+};
+
+#define FLATBUFFER_FIELDS 8
+#define FLATBUFFER_OFFSET 4 /* bytes of a field that refers to something */
+
+/* A table whose values are all 0 until they are set. */
+struct flatbuffer_table {
+	size_t at;
+	uint16_t fields[FLATBUFFER_FIELDS]; /* from `at`; 0: left out */
+};
+
+/* What flatbuffer__refer is to be called with for the root. */
+#define FLATBUFFER_ROOT  0
+
+#define FLATBUFFER_ITEMS 4 /* from the start of a vector to its first item */
+
+static inline size_t flatbuffer_table__field(const struct flatbuffer_table *table, unsigned int field)
+{
+	return table->at + table->fields[field];
+}
+
+/* Returns where they begin. */
+static size_t add_zeros(struct flatbuffer *buffer, size_t cnt)
+{
+	size_t at = buffer->cnt, need = at + cnt;
+
+	if (need > buffer->room && !buffer->failed) {
+		size_t room = need > 2 * buffer->room ? need + 1024 : 2 * buffer->room;
+		uint8_t *bytes = realloc(buffer->bytes, room);
+
+		buffer->failed = !bytes;
+		buffer->bytes = bytes ?: buffer->bytes;
+		buffer->room = bytes ? room : buffer->room;
+	}
+	if (buffer->failed)
+		return 0;
+	memset(buffer->bytes + at, 0, cnt);
+	buffer->cnt = need;
+	return at;
+}
+
+/* Adds zeros until `ahead` bytes more are a multiple of align. */
+static void pad(struct flatbuffer *buffer, size_t ahead, size_t align)
+{
+	add_zeros(buffer, (align - (buffer->cnt + ahead) % align) % align);
+}
+
+/* Begins an empty buffer: room for the reference to its root. */
+static void flatbuffer__begin(struct flatbuffer *buffer)
+{
+	buffer->cnt = 0;
+	add_zeros(buffer, FLATBUFFER_OFFSET);
+}
+
+/* Sets a value of 1, 2, 4 or 8 bytes. */
+static void flatbuffer__set(struct flatbuffer *buffer, size_t at, uint64_t value, size_t bytes)
+{
+	if (!buffer->failed)
+		memcpy(buffer->bytes + at, &value, bytes); /* both little-endian */
+}
+
+/* Makes the field at a position refer to what begins at another one, behind it. */
+static void flatbuffer__refer(struct flatbuffer *buffer, size_t at, size_t to)
+{
+	flatbuffer__set(buffer, at, to - at, FLATBUFFER_OFFSET);
+}
+
+/* The vtable comes first: bytes of itself, bytes of the table, and the place of each field in it, which are uint16_t. */
+static struct flatbuffer_table flatbuffer__table(struct flatbuffer *buffer, const uint8_t *bytes, size_t field_cnt)
+{
+	struct flatbuffer_table table = {0};
+	size_t vtable_bytes = (2 + field_cnt) * sizeof(uint16_t), table_bytes = sizeof(int32_t), vtable;
+
+	for (size_t i = 0; i < field_cnt; i++) {
+		if (!bytes[i])
+			continue;
+		table_bytes = (table_bytes + bytes[i] - 1) / bytes[i] * bytes[i];
+		table.fields[i] = table_bytes;
+		table_bytes += bytes[i];
+	}
+	pad(buffer, vtable_bytes, sizeof(uint64_t));
+	vtable = add_zeros(buffer, vtable_bytes);
+	table.at = add_zeros(buffer, table_bytes);
+	flatbuffer__set(buffer, vtable, vtable_bytes, sizeof(uint16_t));
+	flatbuffer__set(buffer, vtable + 2, table_bytes, sizeof(uint16_t));
+	for (size_t i = 0; i < field_cnt; i++)
+		flatbuffer__set(buffer, vtable + 4 + 2 * i, table.fields[i], sizeof(uint16_t));
+	flatbuffer__set(buffer, table.at, table.at - vtable, sizeof(int32_t));
+	return table;
+}
+
+/* A vector of zeros, for items of item_bytes, of which 4 or 8 are aligned. Returns where it begins; its items follow after 4 bytes. */
+static size_t flatbuffer__vector(struct flatbuffer *buffer, size_t item_cnt, size_t item_bytes, size_t align)
+{
+	size_t at;
+
+	pad(buffer, FLATBUFFER_ITEMS, align);
+	at = add_zeros(buffer, FLATBUFFER_ITEMS + item_cnt * item_bytes);
+	flatbuffer__set(buffer, at, item_cnt, FLATBUFFER_ITEMS);
+	return at;
+}
+
+/* As a vector of bytes, behind which there is a 0. */
+static size_t flatbuffer__text(struct flatbuffer *buffer, const char *text)
+{
+	size_t bytes = strlen(text), at;
+
+	at = flatbuffer__vector(buffer, bytes + 1, 1, FLATBUFFER_OFFSET);
+	flatbuffer__set(buffer, at, bytes, FLATBUFFER_ITEMS);
+	if (!buffer->failed)
+		memcpy(buffer->bytes + at + FLATBUFFER_ITEMS, text, bytes);
+	return at;
+}
 
 #define ARROW_COLUMNS_MAX 64
 
@@ -98,6 +226,27 @@ enum { FOOTER_VERSION, FOOTER_SCHEMA, FOOTER_DICTIONARIES, FOOTER_BATCHES };
 #define NODE_BYTES   16 /* FieldNode: rows, nulls */
 #define BUFFER_BYTES 16 /* Buffer: offset, bytes */
 
+/* The rows of some columns, or the texts of one, as a RecordBatch: its message says of each column the rows, and of each buffer its place. */
+struct batch {
+	struct {
+		uint64_t rows, nulls;
+	} nodes[2 * ARROW_COLUMNS_MAX];
+	struct {
+		const void *bytes;
+		uint64_t cnt;
+	} buffers[5 * ARROW_COLUMNS_MAX];
+	size_t node_cnt, buffer_cnt;
+};
+
+static uint64_t body_bytes(const struct batch *batch)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < batch->buffer_cnt; i++)
+		sum += (batch->buffers[i].cnt + ALIGN - 1) / ALIGN * ALIGN;
+	return sum;
+}
+
 /* struct Block of File.fbs: where a message is. */
 struct block {
 	uint64_t offset;
@@ -119,13 +268,13 @@ static void write_out(struct arrow *arrow, const void *bytes, size_t cnt)
 }
 
 /* Sets a field of 8 bytes or less, which the table has. */
-static void set(struct arrow *arrow, const struct flatbuffer_table *table, unsigned int field, uint64_t value,
-		size_t bytes)
+static void set_field(struct arrow *arrow, const struct flatbuffer_table *table, unsigned int field, uint64_t value,
+		      size_t bytes)
 {
 	flatbuffer__set(&arrow->message, flatbuffer_table__field(table, field), value, bytes);
 }
 
-static void refer(struct arrow *arrow, const struct flatbuffer_table *table, unsigned int field, size_t to)
+static void set_reference(struct arrow *arrow, const struct flatbuffer_table *table, unsigned int field, size_t to)
 {
 	flatbuffer__refer(&arrow->message, flatbuffer_table__field(table, field), to);
 }
@@ -139,9 +288,9 @@ static struct flatbuffer_table begin_message(struct arrow *arrow, enum message_h
 	flatbuffer__begin(&arrow->message);
 	message = flatbuffer__table(&arrow->message, fields, 4);
 	flatbuffer__refer(&arrow->message, FLATBUFFER_ROOT, message.at);
-	set(arrow, &message, MESSAGE_VERSION, VERSION_V5, 2);
-	set(arrow, &message, MESSAGE_TYPE, header, 1);
-	set(arrow, &message, MESSAGE_BODY_BYTES, body_bytes, 8);
+	set_field(arrow, &message, MESSAGE_VERSION, VERSION_V5, 2);
+	set_field(arrow, &message, MESSAGE_TYPE, header, 1);
+	set_field(arrow, &message, MESSAGE_BODY_BYTES, body_bytes, 8);
 	return message;
 }
 
@@ -175,8 +324,8 @@ static struct flatbuffer_table add_int_type(struct arrow *arrow, int bits)
 	static const uint8_t fields[] = {4, 1};
 	struct flatbuffer_table type = flatbuffer__table(&arrow->message, fields, 2);
 
-	set(arrow, &type, INT_BITS, bits, 4);
-	set(arrow, &type, INT_SIGNED, true, 1);
+	set_field(arrow, &type, INT_BITS, bits, 4);
+	set_field(arrow, &type, INT_SIGNED, true, 1);
 	return type;
 }
 
@@ -194,13 +343,13 @@ static size_t add_type(struct arrow *arrow, enum arrow_type type, enum type_id *
 	case ARROW_DOUBLE:
 		*id = TYPE_FLOAT;
 		table = flatbuffer__table(&arrow->message, short_field, 1);
-		set(arrow, &table, 0, PRECISION_DOUBLE, 2);
+		set_field(arrow, &table, 0, PRECISION_DOUBLE, 2);
 		return table.at;
 	case ARROW_TIME:
 		*id = TYPE_TIMESTAMP;
 		table = flatbuffer__table(&arrow->message, timestamp_fields, 2);
-		set(arrow, &table, TIMESTAMP_UNIT, UNIT_MICRO, 2);
-		refer(arrow, &table, TIMESTAMP_ZONE, flatbuffer__text(&arrow->message, "UTC"));
+		set_field(arrow, &table, TIMESTAMP_UNIT, UNIT_MICRO, 2);
+		set_reference(arrow, &table, TIMESTAMP_ZONE, flatbuffer__text(&arrow->message, "UTC"));
 		return table.at;
 	default:
 		*id = type == ARROW_BOOL ? TYPE_BOOL : type == ARROW_TEXTS ? TYPE_LIST : TYPE_UTF8;
@@ -219,19 +368,19 @@ static size_t add_field(struct arrow *arrow, const char *name, enum arrow_type t
 	size_t type_at, children;
 	enum type_id type_id;
 
-	refer(arrow, &field, FIELD_NAME, flatbuffer__text(&arrow->message, name));
-	set(arrow, &field, FIELD_NULLABLE, nullable, 1);
+	set_reference(arrow, &field, FIELD_NAME, flatbuffer__text(&arrow->message, name));
+	set_field(arrow, &field, FIELD_NULLABLE, nullable, 1);
 	type_at = add_type(arrow, type, &type_id);
-	set(arrow, &field, FIELD_TYPE_ID, type_id, 1);
-	refer(arrow, &field, FIELD_TYPE, type_at);
+	set_field(arrow, &field, FIELD_TYPE_ID, type_id, 1);
+	set_reference(arrow, &field, FIELD_TYPE, type_at);
 	if (type == ARROW_TEXT) {
 		encoding = flatbuffer__table(&arrow->message, encoding_fields, 2);
-		refer(arrow, &field, FIELD_DICTIONARY, encoding.at);
-		set(arrow, &encoding, ENCODING_ID, id, 8);
-		refer(arrow, &encoding, ENCODING_INDEX, add_int_type(arrow, 32).at);
+		set_reference(arrow, &field, FIELD_DICTIONARY, encoding.at);
+		set_field(arrow, &encoding, ENCODING_ID, id, 8);
+		set_reference(arrow, &encoding, ENCODING_INDEX, add_int_type(arrow, 32).at);
 	}
 	children = flatbuffer__vector(&arrow->message, type == ARROW_TEXTS, FLATBUFFER_OFFSET, FLATBUFFER_OFFSET);
-	refer(arrow, &field, FIELD_CHILDREN, children);
+	set_reference(arrow, &field, FIELD_CHILDREN, children);
 	if (type == ARROW_TEXTS)
 		flatbuffer__refer(&arrow->message, children + FLATBUFFER_ITEMS,
 				  add_field(arrow, "item", ARROW_TEXT, false, id));
@@ -244,7 +393,7 @@ static size_t add_schema(struct arrow *arrow)
 	struct flatbuffer_table schema = flatbuffer__table(&arrow->message, fields, 2);
 	size_t list = flatbuffer__vector(&arrow->message, arrow->column_cnt, FLATBUFFER_OFFSET, FLATBUFFER_OFFSET);
 
-	refer(arrow, &schema, SCHEMA_FIELDS, list);
+	set_reference(arrow, &schema, SCHEMA_FIELDS, list);
 	for (size_t i = 0; i < arrow->column_cnt; i++) {
 		const struct arrow_column *is = arrow->columns[i].is;
 
@@ -255,18 +404,6 @@ static size_t add_schema(struct arrow *arrow)
 }
 
 /* ---- batches ---- */
-
-/* The rows of some columns, or the texts of one, as a RecordBatch: its message says of each column the rows, and of each buffer its place. */
-struct batch {
-	struct {
-		uint64_t rows, nulls;
-	} nodes[2 * ARROW_COLUMNS_MAX];
-	struct {
-		const void *bytes;
-		uint64_t cnt;
-	} buffers[5 * ARROW_COLUMNS_MAX];
-	size_t node_cnt, buffer_cnt;
-};
 
 static void add_node(struct batch *batch, uint64_t rows, uint64_t nulls)
 {
@@ -280,15 +417,6 @@ static void add_buffer(struct batch *batch, const void *bytes, uint64_t cnt)
 	batch->buffers[batch->buffer_cnt++].cnt = cnt;
 }
 
-static uint64_t body_bytes(const struct batch *batch)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < batch->buffer_cnt; i++)
-		sum += (batch->buffers[i].cnt + ALIGN - 1) / ALIGN * ALIGN;
-	return sum;
-}
-
 /* Returns where the table is. */
 static size_t add_batch(struct arrow *arrow, const struct batch *batch, uint64_t rows)
 {
@@ -297,9 +425,9 @@ static size_t add_batch(struct arrow *arrow, const struct batch *batch, uint64_t
 	size_t nodes, buffers;
 	uint64_t offset = 0;
 
-	set(arrow, &table, BATCH_ROWS, rows, 8);
+	set_field(arrow, &table, BATCH_ROWS, rows, 8);
 	nodes = flatbuffer__vector(&arrow->message, batch->node_cnt, NODE_BYTES, ALIGN);
-	refer(arrow, &table, BATCH_NODES, nodes);
+	set_reference(arrow, &table, BATCH_NODES, nodes);
 	for (size_t i = 0; i < batch->node_cnt; i++) {
 		size_t at = nodes + FLATBUFFER_ITEMS + i * NODE_BYTES;
 
@@ -307,7 +435,7 @@ static size_t add_batch(struct arrow *arrow, const struct batch *batch, uint64_t
 		flatbuffer__set(&arrow->message, at + 8, batch->nodes[i].nulls, 8);
 	}
 	buffers = flatbuffer__vector(&arrow->message, batch->buffer_cnt, BUFFER_BYTES, ALIGN);
-	refer(arrow, &table, BATCH_BUFFERS, buffers);
+	set_reference(arrow, &table, BATCH_BUFFERS, buffers);
 	for (size_t i = 0; i < batch->buffer_cnt; i++) {
 		size_t at = buffers + FLATBUFFER_ITEMS + i * BUFFER_BYTES;
 
@@ -363,7 +491,7 @@ static void arrow__write_batch(struct arrow *arrow)
 		add_column(&batch, &arrow->columns[i], arrow->row_cnt);
 	bytes = body_bytes(&batch);
 	message = begin_message(arrow, HEADER_BATCH, bytes);
-	refer(arrow, &message, MESSAGE_HEADER, add_batch(arrow, &batch, arrow->row_cnt));
+	set_reference(arrow, &message, MESSAGE_HEADER, add_batch(arrow, &batch, arrow->row_cnt));
 	write_message(arrow, &arrow->batches, bytes);
 	write_body(arrow, &batch);
 	arrow__begin_batch(arrow);
@@ -395,9 +523,9 @@ static void write_dictionary(struct arrow *arrow, const struct arrow_data *colum
 		bytes = body_bytes(&batch);
 		message = begin_message(arrow, HEADER_DICTIONARY, bytes);
 		dictionary = flatbuffer__table(&arrow->message, fields, 2);
-		refer(arrow, &message, MESSAGE_HEADER, dictionary.at);
-		set(arrow, &dictionary, DICTIONARY_ID, id, 8);
-		refer(arrow, &dictionary, DICTIONARY_DATA, add_batch(arrow, &batch, cnt));
+		set_reference(arrow, &message, MESSAGE_HEADER, dictionary.at);
+		set_field(arrow, &dictionary, DICTIONARY_ID, id, 8);
+		set_reference(arrow, &dictionary, DICTIONARY_DATA, add_batch(arrow, &batch, cnt));
 		write_message(arrow, &arrow->dictionaries, bytes);
 		write_body(arrow, &batch);
 	}
@@ -414,7 +542,7 @@ static void arrow__write_head(struct arrow *arrow)
 
 	write_out(arrow, MAGIC, strlen(MAGIC));
 	message = begin_message(arrow, HEADER_SCHEMA, 0);
-	refer(arrow, &message, MESSAGE_HEADER, add_schema(arrow));
+	set_reference(arrow, &message, MESSAGE_HEADER, add_schema(arrow));
 	write_message(arrow, NULL, 0);
 }
 
@@ -423,7 +551,7 @@ static void refer_to_blocks(struct arrow *arrow, const struct flatbuffer_table *
 {
 	size_t list = flatbuffer__vector(&arrow->message, blocks->cnt, sizeof(struct block), ALIGN);
 
-	refer(arrow, footer, field, list);
+	set_reference(arrow, footer, field, list);
 	if (!arrow->message.failed && blocks->cnt)
 		memcpy(arrow->message.bytes + list + FLATBUFFER_ITEMS, blocks->items,
 		       blocks->cnt * sizeof(struct block));
@@ -440,8 +568,8 @@ static void write_footer(struct arrow *arrow)
 	flatbuffer__begin(&arrow->message);
 	footer = flatbuffer__table(&arrow->message, fields, 4);
 	flatbuffer__refer(&arrow->message, FLATBUFFER_ROOT, footer.at);
-	set(arrow, &footer, FOOTER_VERSION, VERSION_V5, 2);
-	refer(arrow, &footer, FOOTER_SCHEMA, add_schema(arrow));
+	set_field(arrow, &footer, FOOTER_VERSION, VERSION_V5, 2);
+	set_reference(arrow, &footer, FOOTER_SCHEMA, add_schema(arrow));
 	refer_to_blocks(arrow, &footer, FOOTER_DICTIONARIES, &arrow->dictionaries);
 	refer_to_blocks(arrow, &footer, FOOTER_BATCHES, &arrow->batches);
 	if (arrow->message.failed) {

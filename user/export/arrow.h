@@ -11,8 +11,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define ARROW_BATCH_ROWS 16384
-
 enum arrow_type {
 	ARROW_INT32,
 	ARROW_INT64,

@@ -6,8 +6,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <zlib.h>
 
 #include "user/analysis/gpu/gpu_ops.h"
 #include "user/lib/json.h"
@@ -265,4 +268,33 @@ int export__each_calls(struct job *job, const struct export_options *options,
 			err = fn(&calls[i], ctx);
 	free(paths);
 	return err;
+}
+
+/* ---- Streams that are compressed as they are written ---- */
+
+static ssize_t write_gzip(void *cookie, const char *data, size_t bytes)
+{
+	return gzwrite(cookie, data, bytes);
+}
+
+static int close_gzip(void *cookie)
+{
+	return gzclose(cookie) == Z_OK ? 0 : -1;
+}
+
+FILE *export__open_gzip(int fd)
+{
+	gzFile gzip;
+	FILE *out;
+
+	errno = ENOMEM;
+	gzip = gzdopen(fd, "wb");
+	if (!gzip) {
+		close(fd);
+		return NULL;
+	}
+	out = fopencookie(gzip, "wb", (cookie_io_functions_t){.write = write_gzip, .close = close_gzip});
+	if (!out)
+		gzclose(gzip);
+	return out;
 }

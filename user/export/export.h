@@ -4,6 +4,7 @@
 #define STEPFLAME_USER_EXPORT_EXPORT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "user/analysis/timeline/timeline.h"
@@ -22,7 +23,7 @@ struct export_options {
 	/* For formats made from the timeline: what else has a time; built. NULL: nothing. */
 	const struct tracks *tracks;
 	const struct export_ranks *ranks; /* for formats that are ranked */
-	/* For a format of tables (tables.h): a file has one. */
+	/* For a format of tables: a file has one. */
 	struct tables *tables;
 	size_t table;
 };
@@ -47,7 +48,7 @@ struct export_ops {
 extern const struct export_ops export_chrome;
 extern const struct export_ops export_perfetto;
 extern const struct export_ops export_tensorboard; /* chrome's, with nothing that torch.profiler does not write */
-extern const struct export_ops export_arrow;       /* a file per table, in a folder: tables.h */
+extern const struct export_ops export_arrow;       /* a file per table, in a folder */
 extern const struct export_ops export_folded;
 extern const struct export_ops export_pprof;
 extern const struct export_ops export_pstats;
@@ -126,5 +127,29 @@ int export__each_sample(struct job *job, const struct export_options *options,
 			int (*fn)(const struct sample *sample, void *ctx), void *ctx);
 int export__each_calls(struct job *job, const struct export_options *options,
 		       int (*fn)(const struct calls *calls, void *ctx), void *ctx);
+
+/* ---- tables (tables.c) ---- */
+
+/*
+ * A recording as tables that join with those of other hosts: docs/tables.md describes them. Rows have the time of day, and an hour of a rank
+ * takes few rows: sums by minute, but for the steps.
+ */
+struct tables;
+
+/* pid: only this process; 0: all. NULL with *err: -ENOMEM, or -EINVAL where the times of the recording are impossible. */
+struct tables *tables__new(struct job *job, uint32_t pid, int *err);
+void tables__free(struct tables *tables); /* accepts NULL */
+
+size_t tables__cnt(void);
+const char *tables__name(size_t table); /* "steps" */
+/* Writes an Arrow IPC file. The caller checks out for errors. 0, -ENOMEM or -EINVAL. */
+int tables__write(struct tables *tables, size_t table, FILE *out);
+
+/*
+ * The name of a frame in folded stacks (folded.c). Returns "train.py:Net.forward:12" for Python, with the line being executed (0: unknown); the name
+ * alone where file is NULL. Characters that would end a frame or a line become "_". malloc'ed;
+ * NULL: no memory.
+ */
+char *folded__frame(const char *name, const char *file, uint32_t line);
 
 #endif

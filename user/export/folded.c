@@ -10,7 +10,6 @@
 
 #include "user/analysis/flame/calltree.h"
 #include "user/export/export.h"
-#include "user/export/folded.h"
 #include "user/lib/utf8.h"
 
 static bool is_separator(uint32_t code)

@@ -439,7 +439,7 @@ struct sequence {
 	const struct track *track;
 	const struct export_options *options;
 	uint64_t uuid;
-	uint32_t *told; /* by node: the sequence that has its stack as a text */
+	uint32_t *interned; /* by node: the sequence that has its stack as a text */
 };
 
 static int put_descriptor(const struct sequence *s)
@@ -523,12 +523,12 @@ static int put_stack_text(const struct sequence *s, uint32_t node)
 	size_t interned, item;
 	char *text;
 
-	if (!node || s->told[node] == s->p->sequence)
+	if (!node || s->interned[node] == s->p->sequence)
 		return 0;
 	text = stack_text(tracks__stacks(s->options->tracks), node);
 	if (!text)
 		return -ENOMEM;
-	s->told[node] = s->p->sequence;
+	s->interned[node] = s->p->sequence;
 	interned = proto__begin(packet, PACKET_INTERNED_DATA);
 	item = proto__begin(packet, INTERNED_TEXTS);
 	proto__int(packet, ITEM_IID, node);
@@ -633,8 +633,8 @@ static int perfetto_tracks__put(struct perfetto *p, const struct job *job, const
 	if (!cnt)
 		return 0;
 	calltree__nodes(tracks__stacks(options->tracks), &node_cnt);
-	s.told = calloc(node_cnt + 1, sizeof(*s.told));
-	if (!s.told)
+	s.interned = calloc(node_cnt + 1, sizeof(*s.interned));
+	if (!s.interned)
 		return -ENOMEM;
 	for (size_t i = 0; i < cnt && !err; i++) {
 		const struct track *track = &tracks[i];
@@ -649,7 +649,7 @@ static int perfetto_tracks__put(struct perfetto *p, const struct job *job, const
 		err = err ?: put_track(&s);
 		last = track;
 	}
-	free(s.told);
+	free(s.interned);
 	return err;
 }
 

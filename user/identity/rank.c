@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "user/proc/environ.h"
-#include "user/runtime/torch/process_group.h"
+#include "user/runtime/torch/torch.h"
 
 int rank__parse(const char *text)
 {

@@ -48,7 +48,7 @@ static bool is_trusted(uid_t uid)
 	return !uid || uid == geteuid() || (long)uid == env_id("SUDO_UID");
 }
 
-static int refuse(struct output *out, const char *why)
+static int refuse_output(struct output *out, const char *why)
 {
 	out->refused = why;
 	return -EPERM;
@@ -71,7 +71,7 @@ static int follow_link(struct output *out, int folder, const char *name, int lin
 	if (length < 0 || !S_ISLNK(st.st_mode)) {
 		err = -ENOTDIR;
 	} else if (!is_trusted(st.st_uid)) {
-		err = refuse(out, "a folder on the way to it is a symbolic link of another user");
+		err = refuse_output(out, "a folder on the way to it is a symbolic link of another user");
 	} else {
 		target[length] = 0;
 		err = links ? open_folder(out, folder, target, links - 1) : -ELOOP;
@@ -132,7 +132,7 @@ static int judge_file(struct output *out, const struct stat *st)
 		return -errno;
 	shared = (folder.st_mode & (S_IWGRP | S_IWOTH)) || !is_trusted(folder.st_uid);
 	if (shared && !is_trusted(st->st_uid) && st->st_uid != folder.st_uid)
-		return refuse(out, "a file of another user has this name");
+		return refuse_output(out, "a file of another user has this name");
 	return 0;
 }
 
@@ -151,10 +151,10 @@ static int judge_name(struct output *out, bool *as_it_is)
 	if (S_ISDIR(st.st_mode))
 		return -EISDIR;
 	if (!is_trusted(st.st_uid))
-		return refuse(out, "it belongs to another user");
+		return refuse_output(out, "it belongs to another user");
 	if (S_ISLNK(st.st_mode) &&
 	    (fstatat(out->folder, out->name, &target, 0) || S_ISREG(target.st_mode) || S_ISDIR(target.st_mode)))
-		return refuse(out, "it is a symbolic link, and stepflame writes through none");
+		return refuse_output(out, "it is a symbolic link, and stepflame writes through none");
 	*as_it_is = true;
 	return 0;
 }
@@ -169,7 +169,7 @@ static int open_as_it_is(struct output *out)
 	close(out->folder);
 	out->folder = -1;
 	if (!err && (S_ISREG(st.st_mode) || !is_trusted(st.st_uid))) /* replaced since */
-		err = refuse(out, "it belongs to another user");
+		err = refuse_output(out, "it belongs to another user");
 	return err;
 }
 
@@ -229,7 +229,7 @@ static uint64_t be_the_user(void)
 	return geteuid() ? capabilities__lower(CAPABILITIES_OF_FILES) : 0;
 }
 
-static int begin(const char *path, struct output *out, bool check)
+static int begin_output(const char *path, struct output *out, bool check)
 {
 	uint64_t lowered = be_the_user();
 	bool as_it_is;
@@ -254,7 +254,7 @@ static int begin(const char *path, struct output *out, bool check)
 int output__open(const char *path, struct output *out)
 {
 	if (!output__is_stdout(path))
-		return begin(path, out, false);
+		return begin_output(path, out, false);
 	*out = (struct output){.folder = -1, .unnamed = -1};
 	out->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
 	return out->fd < 0 ? -errno : 0;
@@ -262,7 +262,7 @@ int output__open(const char *path, struct output *out)
 
 int output__check(const char *path, struct output *out)
 {
-	return output__is_stdout(path) ? 0 : begin(path, out, true);
+	return output__is_stdout(path) ? 0 : begin_output(path, out, true);
 }
 
 /* Makes the last folder of path, unless something has its name. 0 or -errno. */

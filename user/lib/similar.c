@@ -6,7 +6,7 @@
 
 #define WORD_MAX 32
 
-static size_t least(size_t a, size_t b)
+static size_t smaller_of(size_t a, size_t b)
 {
 	return a < b ? a : b;
 }
@@ -25,10 +25,10 @@ size_t similar__distance(const char *a, const char *b)
 				rows[i][k] = i + k;
 				continue;
 			}
-			rows[i][k] = least(least(rows[i - 1][k], rows[i][k - 1]) + 1,
-					   rows[i - 1][k - 1] + (a[i - 1] != b[k - 1]));
+			rows[i][k] = smaller_of(smaller_of(rows[i - 1][k], rows[i][k - 1]) + 1,
+						rows[i - 1][k - 1] + (a[i - 1] != b[k - 1]));
 			if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
-				rows[i][k] = least(rows[i][k], rows[i - 2][k - 2] + 1);
+				rows[i][k] = smaller_of(rows[i][k], rows[i - 2][k - 2] + 1);
 		}
 	}
 	return rows[length_a][length_b];

@@ -8,19 +8,21 @@
 #include "user/model/job.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "include/counters.h"
+#include "include/records.h"
 #include "user/lib/array.h"
+#include "user/lib/map.h"
 #include "user/lib/names.h"
 #include "user/lib/saturating.h"
 #include "user/lib/utf8.h"
 #include "user/model/actions.h"
 #include "user/model/boundaries.h"
-#include "user/model/children.h"
-#include "user/model/disk_direction.h"
-#include "user/model/exits.h"
 #include "user/model/gpu.h"
 #include "user/model/io.h"
 #include "user/model/ops.h"
@@ -28,10 +30,134 @@
 #include "user/model/rests.h"
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
-#include "user/model/wait_chain.h"
+#include "user/model/waits.h"
 #include "user/recording/descriptors.h"
 #include "user/recording/dropped_steps.h"
 #include "user/recording/step_blocks.h"
+
+/* ---- how many child processes and workers there were, in a memory that does not grow with their number ---- */
+
+/* All zeros: empty, and takes none. */
+struct children {
+	uint8_t *roles;              /* two bits a pid: 0 unknown, or its role + 1; NULL: takes none */
+	size_t cnt[ROLE_WORKER + 1]; /* by role, those too whose pid others have now */
+};
+
+#define PIDS          (4U << 20) /* the most that pid_max can be */
+#define PIDS_PER_BYTE 4
+#define ROLE_BITS     2
+#define ROLE_MASK     3
+
+/* Makes it take children. 0 or -ENOMEM. */
+static int children__init(struct children *children)
+{
+	children->roles = calloc(PIDS / PIDS_PER_BYTE, 1); /* the kernel gives only the pages that are written to */
+	return children->roles ? 0 : -ENOMEM;
+}
+
+/* 0, or a role + 1. */
+static unsigned int get_word(const struct children *children, uint32_t pid)
+{
+	return children->roles[pid / PIDS_PER_BYTE] >> pid % PIDS_PER_BYTE * ROLE_BITS & ROLE_MASK;
+}
+
+static void set_word(struct children *children, uint32_t pid, unsigned int word)
+{
+	uint8_t *byte = &children->roles[pid / PIDS_PER_BYTE];
+	unsigned int shift = pid % PIDS_PER_BYTE * ROLE_BITS, old = get_word(children, pid);
+
+	if (old == word)
+		return;
+	if (old)
+		children->cnt[old - 1]--;
+	if (word)
+		children->cnt[word - 1]++;
+	*byte = (*byte & ~(ROLE_MASK << shift)) | word << shift;
+}
+
+/* Notes the last role of a pid. false if it takes none, or this is no pid of Linux: the caller has to keep it. */
+static bool children__set(struct children *children, uint32_t pid, enum target_role role)
+{
+	if (!children->roles || pid >= PIDS)
+		return false;
+	set_word(children, pid, role + 1);
+	return true;
+}
+
+/* The pid is now that of another process: the one before it stays in cnt. */
+static void children__again(struct children *children, uint32_t pid)
+{
+	unsigned int word = children->roles && pid < PIDS ? get_word(children, pid) : 0;
+
+	if (word)
+		children->cnt[word - 1]++;
+}
+
+/* The pid is that of none of them. */
+static void children__unset(struct children *children, uint32_t pid)
+{
+	if (children->roles && pid < PIDS)
+		set_word(children, pid, 0);
+}
+
+static void children__free(struct children *children)
+{
+	free(children->roles);
+	*children = (struct children){};
+}
+
+/* ---- how processes ended, by pid ---- */
+
+/* All zeros: empty. */
+struct exits {
+	struct map by_pid; /* struct exit */
+};
+
+struct exit {
+	uint64_t pid;
+	struct rec_proc record;
+};
+
+/* Takes a REC_PROC; the caller has checked its size. 0 or -ENOMEM. */
+static int exits__add(struct exits *exits, const struct rec_proc *record)
+{
+	const uint64_t pid = record->pid;
+	struct exit *exit;
+
+	if (record->event != PROC_EXIT)
+		return 0;
+	exit = MAP_ADD(&exits->by_pid, struct exit, &pid);
+	if (!exit)
+		return -ENOMEM;
+	exit->record = *record;
+	return 0;
+}
+
+/* Another process has begun with that pid: true if one had ended with it, which is no longer found. */
+static bool exits__forget(struct exits *exits, __u32 pid)
+{
+	const uint64_t key = pid;
+	struct exit *exit = MAP_FIND(&exits->by_pid, struct exit, &key);
+
+	if (!exit || exit->record.event != PROC_EXIT)
+		return false;
+	exit->record.event = 0;
+	return true;
+}
+
+/* The last process with that pid, valid until the next record; NULL: no such process. */
+static const struct rec_proc *exits__find(const struct exits *exits, __u32 pid)
+{
+	const uint64_t key = pid;
+	const struct exit *exit = MAP_FIND(&exits->by_pid, struct exit, &key);
+
+	return exit && exit->record.event == PROC_EXIT ? &exit->record : NULL;
+}
+
+static void exits__free(struct exits *exits)
+{
+	map__free(&exits->by_pid);
+}
 
 struct dropped_row {
 	struct dropped_key {
@@ -497,7 +623,7 @@ const struct gpu *job__gpu(struct job *job)
 	return gpu__join(&job->gpu, &job->names, job__window(job)) ? NULL : &job->gpu;
 }
 
-static int refine(struct job *job)
+static int refine_samples(struct job *job)
 {
 	struct boundaries *boundaries = boundaries__new(job);
 	int err;
@@ -508,15 +634,15 @@ static int refine(struct job *job)
 		samples__choose_rules(&job->samples, boundaries__is_rule, boundaries);
 	err = samples__refine(&job->samples, &job->stacks, &job->names);
 	if (!err)
-		disk_direction__correct(&job->samples, &job->resources);
-	err = err ?: wait_chain__resolve(&job->samples, boundaries__is_thread, boundaries);
+		waits__correct_disk(&job->samples, &job->resources);
+	err = err ?: waits__resolve(&job->samples, boundaries__is_thread, boundaries);
 	boundaries__free(boundaries);
 	return err;
 }
 
 const struct samples *job__samples(struct job *job)
 {
-	if (job->unrefined && refine(job))
+	if (job->unrefined && refine_samples(job))
 		return NULL;
 	job->unrefined = false;
 	return &job->samples;

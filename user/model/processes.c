@@ -7,6 +7,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "user/lib/percentile.h"
+#include "user/lib/saturating.h"
+#include "user/model/rests.h"
+
 bool processes__in_scope(const struct job *job, uint32_t row_pid, uint32_t pid)
 {
 	return pid == PROCESSES_ALL_MAIN ? job__is_main(job, row_pid) : row_pid == pid;
@@ -59,4 +63,59 @@ char *processes__end_text(int status)
 	else
 		length = asprintf(&text, "exit status %d", WEXITSTATUS(status));
 	return length < 0 ? NULL : text;
+}
+
+/* Up to end_ns. */
+static uint64_t rested_ns(const struct rec_rest *last, uint64_t end_ns)
+{
+	uint64_t to = last->to_ns ?: end_ns;
+
+	return saturating__add(last->before_ns, last->cnt && to > last->from_ns ? to - last->from_ns : 0);
+}
+
+struct seen job__seen(const struct job *job)
+{
+	const struct rec_window *window = job__window(job);
+	uint64_t whole_ns = window->end_ns - window->start_ns, least_ns = UINT64_MAX;
+	struct seen seen = {.whole_ns = whole_ns, .ns = whole_ns, .parts = 1};
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+
+	for (size_t i = 0; i < cnt && least_ns; i++) {
+		const struct rec_rest *last = NULL;
+		uint64_t ns;
+
+		if (targets[i].role == ROLE_MAIN)
+			last = rests__last(job__rests(job), targets[i].pid);
+		ns = last ? rested_ns(last, window->end_ns) : 0;
+		if (targets[i].role != ROLE_MAIN || ns >= least_ns)
+			continue;
+		least_ns = ns;
+		seen.pid = targets[i].pid;
+		seen.ns = ns < whole_ns ? whole_ns - ns : 0;
+		seen.budget_micros = last ? last->budget_micros : 0;
+		seen.rests = last ? last->cnt : 0;
+		seen.parts = seen.rests + (!seen.rests || last->to_ns); /* it may rest at the end */
+	}
+	return seen;
+}
+
+int job__rest_steps(const struct job *job, uint32_t pid, struct rest_steps *out)
+{
+	size_t cnt;
+	const struct rec_step *steps = job__boundaries(job, &cnt);
+	uint64_t *all = malloc((cnt + 1) * 2 * sizeof(*all));
+
+	*out = (struct rest_steps){0};
+	if (!all)
+		return -ENOMEM;
+	for (size_t i = 0; i < cnt; i++)
+		if (steps[i].pid == pid && steps[i].rule == STEP_TICK && steps[i].phase_ns[PHASE_OTHER])
+			all[out->cnt++] = steps[i].phase_ns[PHASE_OTHER];
+	if (out->cnt) {
+		out->median_ns = percentile__of(all, out->cnt, 50, all + cnt);
+		out->longest_ns = all[cnt + out->cnt - 1];
+	}
+	free(all);
+	return 0;
 }

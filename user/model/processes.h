@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which processes a report covers. */
+/* Which processes a report covers, and how long they were recorded. */
 #ifndef STEPFLAME_USER_MODEL_PROCESSES_H
 #define STEPFLAME_USER_MODEL_PROCESSES_H
 
@@ -18,5 +18,24 @@ int processes__list(const struct job *job, const uint32_t *pids, size_t pid_cnt,
 
 /* "killed by SIGKILL", "exit status 1", of a wait status; malloc'ed. NULL: no memory. */
 char *processes__end_text(int status);
+
+/* How long a recording has seen its processes, without their rests: of the main processes, what is known of the one that rested least. */
+struct seen {
+	uint32_t pid;           /* 0: none */
+	uint64_t whole_ns;      /* of the recording */
+	uint64_t ns;            /* of these, in which it was recorded */
+	uint32_t budget_micros; /* 0: no budget */
+	uint32_t rests, parts;  /* parts: windows between the rests */
+};
+
+struct seen job__seen(const struct job *job);
+
+/* Steps of a process in its rests, by their ticks (STEP_TICK), as far as the recording has its events. */
+struct rest_steps {
+	uint64_t cnt, median_ns, longest_ns;
+};
+
+/* 0 or -ENOMEM. */
+int job__rest_steps(const struct job *job, uint32_t pid, struct rest_steps *out);
 
 #endif

@@ -123,7 +123,7 @@ static int compare_copies(const void *a, const void *b)
 	return COMPARE(x->pid, y->pid) ?: COMPARE(x->time_ns, y->time_ns);
 }
 
-static void sort(struct resources *resources)
+static void sort_readings(struct resources *resources)
 {
 	struct array *samples = &resources->samples, *machines = &resources->machines;
 	struct array *throttles = &resources->throttles;
@@ -141,28 +141,28 @@ static void sort(struct resources *resources)
 
 const struct rec_resources *resources__samples(struct resources *resources, size_t *cnt)
 {
-	sort(resources);
+	sort_readings(resources);
 	*cnt = resources->samples.cnt;
 	return resources->samples.items;
 }
 
 const struct rec_machine *resources__machines(struct resources *resources, size_t *cnt)
 {
-	sort(resources);
+	sort_readings(resources);
 	*cnt = resources->machines.cnt;
 	return resources->machines.items;
 }
 
 const struct rec_throttle *resources__throttles(struct resources *resources, size_t *cnt)
 {
-	sort(resources);
+	sort_readings(resources);
 	*cnt = resources->throttles.cnt;
 	return resources->throttles.items;
 }
 
 const struct rec_copied *resources__copies(struct resources *resources, size_t *cnt)
 {
-	sort(resources);
+	sort_readings(resources);
 	*cnt = resources->copies.cnt;
 	return resources->copies.items;
 }

@@ -15,7 +15,7 @@
 #include "user/lib/saturating.h"
 #include "user/lib/search.h"
 #include "user/model/labels.h"
-#include "user/model/own_code.h"
+#include "user/model/stacks.h"
 
 struct packed {
 	uint64_t time_ns, weight_ns;
@@ -397,7 +397,7 @@ int samples__refine(struct samples *samples, struct stacks *stacks, const struct
 
 		causes[i] = cause_of_path(&path);
 	}
-	own_code__find(stacks, names);
+	stacks__find_own(stacks, names);
 	return refine_stacks(samples, stacks, names);
 }
 

@@ -24,7 +24,7 @@
 	X(COLLECTIVE, "collective")   /* in a span of SPAN_COMM */                                   \
 	X(GPU_SYNC, "gpu_sync")       /* in a span of SPAN_SYNC */                                   \
 	X(XLA_WAIT, "xla_wait")       /* in a span of SPAN_AWAIT */                                  \
-	X(THREAD_WAIT, "thread_wait") /* for what another thread does: wait_chain.h */               \
+	X(THREAD_WAIT, "thread_wait") /* for what another thread does: waits.h */                    \
 	X(FILE_SYSTEM, "file_system") /* for a server of FUSE or the network that opens, looks up or lists files */
 
 enum sample_cause {
@@ -61,7 +61,7 @@ struct sample {
 	uint32_t ran_pid; /* as in struct rec_sample: the process that had the CPU for which the thread waited */
 	int syscall;      /* number; -1: not in a system call */
 	enum sample_kind kind;
-	bool resolved;      /* wait_chain.h has looked at it */
+	bool resolved;      /* waits.h has looked at it */
 	bool passed;        /* the cause is that of the waker's own waits */
 	unsigned int cause; /* enum wait_cause or enum sample_cause; CAUSE_NONE for SAMPLE_CPU */
 };
@@ -139,9 +139,9 @@ enum handover samples__hands_over(const struct samples *samples, uint32_t stack)
 uint64_t samples__far_files(const struct samples *samples, uint32_t stack);
 /* The number of the thread that ended a wait; 0: not known, or without samples. */
 uint32_t samples__waker_of(const struct samples *samples, size_t index);
-/* Sets the cause of a wait, and whom it is for: the number of a thread, 0: as it is. For wait_chain.h. */
+/* Sets the cause of a wait, and whom it is for: the number of a thread, 0: as it is. For waits.h. */
 void samples__resolve(struct samples *samples, size_t index, unsigned int cause, uint32_t waker, bool passed);
-/* The cause that its process's counters show; it may still be resolved. For disk_direction.h. */
+/* The cause that its process's counters show; it may still be resolved. For waits.h. */
 void samples__set_cause(struct samples *samples, size_t index, unsigned int cause);
 /* Threads that have samples are numbered from 1 to samples__thread_end - 1. */
 size_t samples__thread_end(const struct samples *samples);

@@ -14,6 +14,7 @@
 
 #include "include/records.h"
 #include "user/lib/intern.h"
+#include "user/lib/names.h"
 
 /* A Python function. */
 struct code {
@@ -42,8 +43,6 @@ struct path {
 	uint32_t cnt;
 	bool known;
 };
-
-#define STACKS_INSTALLED_MAX 1024
 
 struct stacks {
 	struct intern code_ids, stack_ids, path_ids;
@@ -75,8 +74,6 @@ int stacks__path_with(struct stacks *stacks, uint32_t path, const struct path_sp
 struct code stacks__code(const struct stacks *stacks, uint32_t number);
 struct stack stacks__stack(const struct stacks *stacks, uint32_t number);
 struct path stacks__path(const struct stacks *stacks, uint32_t number);
-/* For own_code.h. */
-void stacks__set_own(struct stacks *stacks, uint32_t number, bool is_own, bool is_standard);
 /* One above the highest number. */
 size_t stacks__code_end(const struct stacks *stacks);
 size_t stacks__stack_end(const struct stacks *stacks);
@@ -89,5 +86,20 @@ uint32_t code__line(const struct code *code, uint32_t offset);
 void stacks__forget(struct stacks *stacks);
 /* Frees all contents and leaves the struct empty. */
 void stacks__free(struct stacks *stacks);
+
+/*
+ * Finds which functions are the user's own, those that a place names: not the standard library's, not
+ * those of installed packages, and not what torch.compile wrote. Sets is_own and is_standard of all
+ * functions, from the paths of their files and from what calls them:
+ *
+ * - a folder that holds torch is one of packages (pip install --target), unless the program itself
+ *   lies in it;
+ * - so is a package whose metadata say that it was installed where it lies (REC_INSTALLED);
+ * - of a frozen program (PyInstaller), whose files have no folders, the file in which it was entered
+ *   is the user's own;
+ * - if a job runs nothing of the user's own, the package in which it was entered is the user's own
+ *   (`python -m PACKAGE`, a command that was installed with it).
+ */
+void stacks__find_own(struct stacks *stacks, const struct names *names);
 
 #endif

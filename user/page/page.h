@@ -24,7 +24,7 @@ struct page {
 	struct page_recording {
 		char file[4096]; /* the name of the recording; UTF-8 */
 		char *about;     /* the paragraphs that end a report: window, targets, cost, losses */
-		json_t *answer;  /* of answer__json */
+		json_t *answer;  /* of summary__answer_json */
 	} recordings[PAGE_RECORDINGS];
 };
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "user/proc/process.h"
-#include "user/x86/regs.h"
+#include "user/x86/insn.h"
 
 #define STEPS_MAX  64          /* instructions followed; the longest of these functions takes 8 */
 #define RETURN_MAX 3           /* calls followed into */

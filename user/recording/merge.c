@@ -100,7 +100,7 @@ static int note_counter(struct merge *merge, size_t file, const struct rec_count
 	return 0;
 }
 
-int merge__look(struct merge *merge, size_t file, const struct rec_hdr *record)
+int merge__scan(struct merge *merge, size_t file, const struct rec_hdr *record)
 {
 	const struct record_descriptor *descriptor = record_descriptor__of(record->type);
 	struct merge_source *source = &merge->sources[file];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Merges several recordings into one: those of the ranks of a job, on one host or several. The
- * caller passes all files to merge__look, and merge__judge then says whether they belong together.
+ * caller passes all files to merge__scan, and merge__judge then says whether they belong together.
  * Then merge__add passes each file's records on, with the clock of the first file and with unique
  * process numbers. Names, functions, stacks and paths have the same ids in all files.
  */
@@ -20,7 +20,7 @@ struct merge *merge__new(size_t file_cnt, int (*sink)(const struct rec_hdr *reco
 void merge__free(struct merge *merge); /* accepts NULL */
 
 /* First: takes all records of each file, from file 0 on. 0 or -ENOMEM. */
-int merge__look(struct merge *merge, size_t file, const struct rec_hdr *record);
+int merge__scan(struct merge *merge, size_t file, const struct rec_hdr *record);
 
 /* How files relate to each other. */
 enum merge_fit {
@@ -36,7 +36,7 @@ struct merge_verdict {
 	uint32_t number; /* the rank, or the process */
 };
 
-/* Call it after merge__look has seen all files. 0 or -ENOMEM. */
+/* Call it after merge__scan has seen all files. 0 or -ENOMEM. */
 int merge__judge(struct merge *merge, struct merge_verdict *verdict);
 
 /*

@@ -22,7 +22,7 @@ void recording_part__free(struct recording_part *part)
 
 /* ---- processes ---- */
 
-static int look_for_processes(struct recording_part *part, const struct rec_hdr *record)
+static int find_processes(struct recording_part *part, const struct rec_hdr *record)
 {
 	const struct rec_target *target = (const void *)record;
 	const struct rec_proc *proc = (const void *)record;
@@ -99,7 +99,7 @@ static int add_ids(struct recording_part *part, const struct rec_hdr *record,
 	return 0;
 }
 
-static int look_for_ids(struct recording_part *part, const struct rec_hdr *record)
+static int find_ids(struct recording_part *part, const struct rec_hdr *record)
 {
 	const struct record_descriptor *descriptor = record_descriptor__of(record->type);
 
@@ -121,9 +121,9 @@ bool recording_part__needs_reading(struct recording_part *part)
 	return more;
 }
 
-int recording_part__look(struct recording_part *part, const struct rec_hdr *record)
+int recording_part__scan(struct recording_part *part, const struct rec_hdr *record)
 {
-	return part->reading == 1 ? look_for_processes(part, record) : look_for_ids(part, record);
+	return part->reading == 1 ? find_processes(part, record) : find_ids(part, record);
 }
 
 /* ---- what the part has ---- */

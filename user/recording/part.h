@@ -25,13 +25,13 @@ struct recording_part {
 /* Adds a process. 0 or -ENOMEM. */
 int recording_part__add(struct recording_part *part, uint32_t pid);
 /*
- * Must all records be read again, each to be passed to recording_part__look? The first reading finds
+ * Must all records be read again, each to be passed to recording_part__scan? The first reading finds
  * the processes, the next what their records refer to, and the others what that refers to: a stack
  * to functions, these to names.
  */
 bool recording_part__needs_reading(struct recording_part *part);
 /* 0 or -ENOMEM. */
-int recording_part__look(struct recording_part *part, const struct rec_hdr *record);
+int recording_part__scan(struct recording_part *part, const struct rec_hdr *record);
 /* Is it about a process of the part, or referred to by such a record, or about no process? */
 bool recording_part__has(const struct recording_part *part, const struct rec_hdr *record);
 void recording_part__free(struct recording_part *part);

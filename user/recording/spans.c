@@ -40,12 +40,12 @@ struct spans_encoder {
 	size_t record_room; /* for the record's payload */
 };
 
-static uint64_t fold(uint64_t value)
+static uint64_t zigzag(uint64_t value)
 {
 	return value << 1 ^ -(value >> 63);
 }
 
-static uint64_t unfold(uint64_t value)
+static uint64_t unzigzag(uint64_t value)
 {
 	return value >> 1 ^ -(value & 1);
 }
@@ -127,7 +127,7 @@ static unsigned char *put_ids(unsigned char *at, uint64_t *ids, const struct spa
  */
 static bool is_around(const struct rec_span *span, uint64_t before)
 {
-	return fold(rec_span__end_ns(span) - before) < fold(span->start_ns - before);
+	return zigzag(rec_span__end_ns(span) - before) < zigzag(span->start_ns - before);
 }
 
 static unsigned char *put_times(unsigned char *at, const struct span_batch *batch, uint64_t base)
@@ -137,7 +137,8 @@ static unsigned char *put_times(unsigned char *at, const struct span_batch *batc
 	for (size_t i = 0; i < batch->cnt; i++) {
 		const struct rec_span *span = &batch->spans[i];
 
-		at = put_leb128(at, fold((is_around(span, before) ? rec_span__end_ns(span) : span->start_ns) - before));
+		at = put_leb128(at,
+				zigzag((is_around(span, before) ? rec_span__end_ns(span) : span->start_ns) - before));
 		before = rec_span__end_ns(span);
 	}
 	for (size_t i = 0; i < batch->cnt; i++)
@@ -164,14 +165,14 @@ static unsigned char *put_depths_and_sequences(unsigned char *at, const struct s
 	uint64_t before = 0;
 
 	for (size_t i = 0; i < batch->cnt; i++) {
-		at = put_leb128(at, fold(batch->spans[i].depth - before));
+		at = put_leb128(at, zigzag(batch->spans[i].depth - before));
 		before = batch->spans[i].depth;
 	}
 	before = 0;
 	for (size_t i = 0; i < batch->cnt; i++) {
 		if (batch->spans[i].sequence == -1)
 			continue;
-		at = put_leb128(at, fold(batch->spans[i].sequence - before));
+		at = put_leb128(at, zigzag(batch->spans[i].sequence - before));
 		before = batch->spans[i].sequence;
 	}
 	return at;
@@ -351,7 +352,7 @@ static void span_input__get_times(struct span_input *in, struct rec_span *spans,
 	uint64_t before = base;
 
 	for (size_t i = 0; i < cnt; i++)
-		spans[i].start_ns = unfold(span_input__get(in));
+		spans[i].start_ns = unzigzag(span_input__get(in));
 	for (size_t i = 0; i < cnt; i++) {
 		struct rec_span *span = &spans[i];
 
@@ -368,13 +369,13 @@ static void span_input__get_depths_and_sequences(struct span_input *in, struct r
 	uint64_t before = 0;
 
 	for (size_t i = 0; i < cnt; i++) {
-		before += unfold(span_input__get(in));
+		before += unzigzag(span_input__get(in));
 		spans[i].depth = before;
 	}
 	before = 0;
 	for (size_t i = 0; i < cnt; i++) {
 		if (spans[i].pad & TAG_SEQUENCE)
-			before += unfold(span_input__get(in));
+			before += unzigzag(span_input__get(in));
 		spans[i].sequence = spans[i].pad & TAG_SEQUENCE ? (int64_t)before : -1;
 		spans[i].pad = 0;
 	}

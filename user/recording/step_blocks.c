@@ -7,7 +7,292 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/recording/step_model.h"
+#define STEP_BLOCK_NS 1000000000ull /* a block spans no longer time, but for its last step */
+
+/* ---- bits ---- */
+
+/*
+ * Codes bits by how likely each is, an adaptive binary range coder as in LZMA (7-Zip's
+ * specification, "Range Encoder"). The same calls write and read: where a coder reads, a call
+ * ignores the bit that it is given, and returns the one that it has read. So one function describes
+ * both ways of a format, and they cannot differ.
+ */
+struct bit_coder {
+	bool reads;
+	bool bad; /* no room to write, or the input ended early: what was read since is not sound */
+	unsigned char *at, *end;
+	uint64_t low;
+	uint32_t range;
+	uint32_t code;   /* read: where in the range the input is */
+	uint32_t behind; /* write: bytes that a carry may still change, `held` and 0xff after it */
+	unsigned char held;
+};
+
+/* How likely a bit is 1, as learned so far. Zeroed: knows nothing. */
+struct bit_odds {
+	int16_t lean; /* from BIT_EVEN, in 4096ths */
+	uint16_t seen;
+};
+
+#define ODDS_BITS   12
+#define ODDS_ONE    (1 << ODDS_BITS)
+#define BIT_EVEN    (ODDS_ONE / 2)
+#define LEAN_MAX    (BIT_EVEN - 32) /* nothing is certain */
+#define SEEN_MAX    30              /* from then on a bit moves the odds by a 32nd */
+#define RANGE_MIN   (1u << 24)
+#define START_BYTES 5 /* the first is 0 */
+
+static void bit_coder__write(struct bit_coder *coder, unsigned char *out, size_t room)
+{
+	*coder = (struct bit_coder){.at = out, .end = out + room, .range = UINT32_MAX, .behind = 1};
+}
+
+static unsigned char next_byte(struct bit_coder *coder)
+{
+	if (coder->at < coder->end)
+		return *coder->at++;
+	coder->bad = true;
+	return 0;
+}
+
+/* Does not change `in`. */
+static void bit_coder__read(struct bit_coder *coder, const unsigned char *in, size_t bytes)
+{
+	*coder = (struct bit_coder){
+		.reads = true, .at = (unsigned char *)in, .end = (unsigned char *)in + bytes, .range = UINT32_MAX};
+	coder->bad = bytes && *in;
+	for (int i = 0; i < START_BYTES; i++)
+		coder->code = coder->code << 8 | next_byte(coder);
+}
+
+static void put_byte(struct bit_coder *coder, unsigned char byte)
+{
+	if (coder->at < coder->end)
+		*coder->at++ = byte;
+	else
+		coder->bad = true;
+}
+
+/* Writes the top byte of low, or holds it back while a carry may still come into it. */
+static void shift_low(struct bit_coder *coder)
+{
+	unsigned char carry = coder->low >> 32;
+
+	if (carry || (uint32_t)coder->low < 0xff000000u) {
+		for (; coder->behind; coder->behind--) {
+			put_byte(coder, coder->held + carry);
+			coder->held = 0xff;
+		}
+		coder->held = coder->low >> 24;
+	}
+	coder->behind++;
+	coder->low = (coder->low & 0xffffffu) << 8;
+}
+
+static void widen_range(struct bit_coder *coder)
+{
+	while (coder->range < RANGE_MIN) {
+		coder->range <<= 8;
+		if (coder->reads)
+			coder->code = coder->code << 8 | next_byte(coder);
+		else
+			shift_low(coder);
+	}
+}
+
+static void learn_bit(struct bit_odds *odds, unsigned int bit)
+{
+	int one = BIT_EVEN + odds->lean, rate = 2560 / (10 * odds->seen + 16);
+	int lean;
+
+	one = bit ? one + ((ODDS_ONE - one) * rate >> 8) : one - (one * rate >> 8);
+	lean = one - BIT_EVEN;
+	if (lean > LEAN_MAX)
+		lean = LEAN_MAX;
+	odds->lean = lean < -LEAN_MAX ? -LEAN_MAX : lean;
+	odds->seen += odds->seen < SEEN_MAX;
+}
+
+static unsigned int bit_coder__bit(struct bit_coder *coder, struct bit_odds *odds, unsigned int bit)
+{
+	uint32_t bound = (coder->range >> ODDS_BITS) * (BIT_EVEN + odds->lean);
+
+	if (coder->reads)
+		bit = coder->code < bound;
+	if (bit) {
+		coder->range = bound;
+	} else {
+		coder->low += coder->reads ? 0 : bound;
+		coder->code -= coder->reads ? bound : 0;
+		coder->range -= bound;
+	}
+	widen_range(coder);
+	learn_bit(odds, bit);
+	return bit;
+}
+
+/* The low `cnt` bits of a value, each as likely 0 as 1. */
+static uint64_t bit_coder__even_bits(struct bit_coder *coder, unsigned int cnt, uint64_t value)
+{
+	uint64_t got = 0;
+
+	while (cnt--) {
+		unsigned int bit = value >> cnt & 1;
+
+		coder->range >>= 1;
+		if (coder->reads)
+			bit = coder->code >= coder->range;
+		if (bit && coder->reads)
+			coder->code -= coder->range;
+		else if (bit)
+			coder->low += coder->range;
+		got = got << 1 | bit;
+		widen_range(coder);
+	}
+	return got;
+}
+
+/* Ends what was written. Returns its bytes. */
+static size_t bit_coder__end(struct bit_coder *coder, const unsigned char *out)
+{
+	for (int i = 0; i < START_BYTES; i++)
+		shift_low(coder);
+	return coder->at - out;
+}
+
+#define SETTLED  7   /* from its 7th number on a median moves by 1/128 at most */
+#define SLOWEST  256 /* ns by which it can always move */
+#define PART_MAX ((1ull << STEP_PART_BITS) - 1)
+
+/* ---- steps: how likely the numbers of a step are, given those of the steps before it ---- */
+
+#define STEP_QUANTA 64
+
+/* Quantum i: 0 is 1 ns, others (4 + i % 4) << i / 4 quarters of a ns; those below 8 do not exist. */
+#define STEP_QUANTUM_FIRST 8
+
+#define SIZE_BITS          6
+#define ROW_MAX            12
+
+/* Of one part. */
+struct part_model {
+	/* of the number of bits: exact or not, by that of the step's part before, as a tree */
+	struct bit_odds size[2][ROW_MAX + 1][1 << SIZE_BITS];
+	struct bit_odds sign[1 << SIZE_BITS];
+	struct bit_odds next[1 << SIZE_BITS][2];
+	uint64_t expected_ns;
+	uint32_t seen;
+};
+
+/* Zeroed, but for parts and rest: at the start of a block. */
+struct step_model {
+	uint32_t parts; /* bits: those that are not always 0 */
+	uint32_t rest;  /* number of the part that is coded last */
+	struct bit_odds same;
+	unsigned int quantum; /* the last one but 0 */
+	struct part_model part[STEP_PARTS];
+};
+
+static uint64_t step_quantum__ns(unsigned int quantum)
+{
+	return quantum ? (4 + (uint64_t)quantum % 4) << quantum / 4 >> 2 : 1;
+}
+
+/* So that outliers move it no more than others. */
+static void follow_median(struct part_model *part, uint64_t ns, uint64_t unit_ns)
+{
+	int64_t limit = part->expected_ns >> (part->seen < SETTLED ? part->seen : SETTLED);
+	int64_t move = (int64_t)(ns - part->expected_ns) / 4;
+
+	if (!part->seen++) {
+		part->expected_ns = ns;
+		return;
+	}
+	if (limit < (int64_t)(unit_ns / 2))
+		limit = unit_ns / 2;
+	if (limit < SLOWEST)
+		limit = SLOWEST;
+	if (move > limit)
+		move = limit;
+	part->expected_ns += move < -limit ? -limit : move;
+}
+
+static unsigned int code_size(struct bit_coder *coder, struct bit_odds *tree, unsigned int size)
+{
+	unsigned int node = 1;
+
+	for (int i = SIZE_BITS - 1; i >= 0; i--)
+		node = node << 1 | bit_coder__bit(coder, &tree[node], size >> i & 1);
+	return node - (1 << SIZE_BITS);
+}
+
+/* *size: bits of the difference. */
+static int64_t code_difference(struct part_model *part, struct bit_coder *coder, struct bit_odds *tree,
+			       int64_t difference, unsigned int *size)
+{
+	uint64_t absolute = difference < 0 ? -difference : difference, lead = 1;
+	unsigned int left;
+	bool minus;
+
+	*size = code_size(coder, tree, absolute ? 64 - __builtin_clzll(absolute) : 0);
+	coder->bad |= *size > STEP_PART_BITS;
+	if (!*size || coder->bad)
+		return 0;
+	minus = bit_coder__bit(coder, &part->sign[*size], difference < 0);
+	left = *size - 1;
+	if (left) {
+		left--;
+		lead = lead << 1 | bit_coder__bit(coder, &part->next[*size][minus], absolute >> left & 1);
+	}
+	absolute = lead << left | bit_coder__even_bits(coder, left, absolute);
+	return minus ? -(int64_t)absolute : (int64_t)absolute;
+}
+
+static bool code_part(struct part_model *part, struct bit_coder *coder, uint64_t unit_ns, unsigned int *row,
+		      uint64_t *ns)
+{
+	struct bit_odds *tree = part->size[unit_ns == 1][*row < ROW_MAX ? *row : ROW_MAX];
+	int64_t expected = part->expected_ns / unit_ns;
+	int64_t number = coder->reads ? 0 : (int64_t)(*ns / unit_ns) - expected;
+
+	number = expected + code_difference(part, coder, tree, number, row);
+	if (number < 0 || (uint64_t)number > PART_MAX / unit_ns)
+		return false;
+	*ns = number * unit_ns;
+	follow_median(part, *ns, unit_ns);
+	return true;
+}
+
+/*
+ * Codes the step's quantum, and its parts in nanoseconds, multiples of their units. false: what was
+ * read is not sound.
+ */
+static bool step_model__code(struct step_model *model, struct bit_coder *coder, unsigned int *quantum,
+			     uint64_t parts_ns[STEP_PARTS])
+{
+	bool changes = !coder->reads && *quantum != model->quantum;
+	unsigned int row = 0;
+	uint64_t ns;
+
+	if (bit_coder__bit(coder, &model->same, changes))
+		*quantum = bit_coder__even_bits(coder, SIZE_BITS, *quantum);
+	else
+		*quantum = model->quantum;
+	if (*quantum && *quantum < STEP_QUANTUM_FIRST)
+		return false;
+	if (*quantum)
+		model->quantum = *quantum;
+	ns = step_quantum__ns(*quantum);
+	for (unsigned int i = 0; i < STEP_PARTS; i++) {
+		if (!(model->parts >> i & 1) || i == model->rest)
+			continue;
+		if (!code_part(&model->part[i], coder, *quantum ? ns * STEP_COARSER : 1, &row, &parts_ns[i]))
+			return false;
+	}
+	return code_part(&model->part[model->rest], coder, ns, &row, &parts_ns[model->rest]) && !coder->bad;
+}
+
+/* ---- blocks ---- */
 
 #define THREADS_MAX  64  /* packed at the same time */
 #define STEP_CNT_MIN 4   /* fewer take no less in a block */
@@ -15,7 +300,7 @@
 #define END_BYTES    16
 #define SUM_MAX      (1ull << (STEP_PART_BITS - 1)) /* a step of 9 minutes is no matter of size */
 
-/* Times that add up to a step, as step_model.h numbers them. */
+/* Times that add up to a step, as step_blocks.h numbers them. */
 struct step_parts {
 	uint64_t ns[STEP_PARTS];
 	uint64_t sum_ns;
@@ -75,7 +360,7 @@ struct packing {
  * The parts of the block, and which is the rest: the longest of those that nearly all steps have, so
  * that steps without it, which are exact, are few.
  */
-static void look_at_parts(struct packing *packing)
+static void measure_parts(struct packing *packing)
 {
 	const struct step_thread *thread = packing->thread;
 	struct step_model *model = packing->model;
@@ -206,7 +491,7 @@ static struct rec_steps *make_block(struct step_thread *thread)
 	if (!packing.model || !block)
 		goto fail;
 	split_step(&steps[0], &first);
-	look_at_parts(&packing);
+	measure_parts(&packing);
 	*block = (struct rec_steps){.pid = thread->pid,
 				    .tid = thread->tid,
 				    .rule = steps->rule,
@@ -281,7 +566,7 @@ static struct step_thread *thread_of(struct step_packer *packer, uint32_t pid, u
 	return thread;
 }
 
-static int grow(struct step_thread *thread)
+static int grow_thread(struct step_thread *thread)
 {
 	size_t room = thread->room ? 2 * thread->room : 64;
 	struct rec_step *steps;
@@ -308,7 +593,7 @@ int step_packer__add(struct step_packer *packer, const struct rec_hdr *record)
 		err = flush_thread(packer, thread);
 	if (!err && !fits)
 		return packer->sink(record, packer->ctx);
-	err = err ?: grow(thread);
+	err = err ?: grow_thread(thread);
 	if (err)
 		return err;
 	thread->steps[thread->cnt++] = *step;

@@ -4,7 +4,7 @@
  * REC_STEP again. A block is of one thread and one rule; serial and index count up by 1 in it, and
  * each boundary's time is that of the boundary before it and its phases.
  *
- * The payload codes the steps by step_model.h. What is rounded is the sum of each part since the
+ * What is rounded is the sum of each part since the
  * block began, downwards, so that errors do not add up:
  *
  *   - A step of STEP_EXACT_NS or more is exact.
@@ -17,14 +17,14 @@
 #ifndef STEPFLAME_USER_RECORDING_STEP_BLOCKS_H
 #define STEPFLAME_USER_RECORDING_STEP_BLOCKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "include/records.h"
 
-#define STEP_BLOCK_MAX 4096u         /* steps */
-#define STEP_BLOCK_NS  1000000000ull /* a block spans no longer time, but for its last step */
-#define STEP_EXACT_NS  (1ull << 22)  /* 4.2 ms */
+#define STEP_BLOCK_MAX 4096u        /* steps */
+#define STEP_EXACT_NS  (1ull << 22) /* 4.2 ms */
 #define STEP_FINENESS  800
 
 struct rec_steps {
@@ -36,7 +36,7 @@ struct rec_steps {
 	__u64 index;   /* likewise */
 	__u64 base_ns; /* its time less its phases */
 	__u32 step_cnt;
-	__u32 parts;    /* bits: parts of a step (step_model.h) that are not always 0 */
+	__u32 parts;    /* bits: parts of a step that are not always 0 */
 	__u32 rest;     /* number of the part whose rounding makes the others add up to the step */
 	__u32 bytes;    /* of payload, step_cnt or more, so that a file is not much smaller than what it fills */
 	__u8 payload[]; /* padded to a multiple of 8 */
@@ -60,5 +60,24 @@ void step_packer__free(struct step_packer *packer); /* accepts NULL; discards wh
  * the record is not sound, or -ENOMEM.
  */
 int steps__decode(const struct rec_hdr *record, struct rec_step *out, size_t *cnt);
+
+/*
+ * How the payload codes steps. A step is made of parts, times that add up to it: part 0 is
+ * rec_step.forward_ns, part 1 + p is phase p (PHASE_OTHER without forward_ns).
+ *
+ * A step is coded as follows, each bit by how likely it is given the steps before it in the block (a range coder, as in
+ * LZMA):
+ *
+ *   quantum  1 bit: another one than before. If so, 6 even bits: the new one (step_quantum__ns)
+ *   parts    those of the block in their order, the rest last; each a whole number of its unit, minus the number
+ *            that is expected of it: bits of the absolute difference (6 bits), sign, the bit behind the leading
+ *            one, and even bits
+ *
+ * What is expected of a part follows its median.
+ */
+
+#define STEP_PARTS     (PHASE__COUNT + 1)
+#define STEP_PART_BITS 40 /* a part of a step in a block is shorter than 2^40 ns, 18 minutes */
+#define STEP_COARSER   8  /* quanta in the unit of a part; that of the rest is one */
 
 #endif

@@ -11,6 +11,7 @@
 #include "user/lib/columns.h"
 #include "user/report/common.h"
 #include "user/report/print/csv.h"
+#include "user/report/print/table.h"
 #include "user/report/print/text.h"
 
 /* ---- notes: what the comparison covers, and what it leaves out ---- */
@@ -98,14 +99,14 @@ static void diff_notes__free(struct array *notes)
 #define NUMBERS_WIDTH  68 /* what a row has besides the name */
 
 static const char *const titles[] = {
-	[DIFF_STEP] = "A step",
-	[DIFF_PHASES] = "Phases of a step",
-	[DIFF_WAITS] = "What its thread waited for",
-	[DIFF_FUNCTIONS] = "Python functions of its thread: own time, waits included",
-	[DIFF_ACTIONS] = "Actions, with what is inside",
-	[DIFF_OPS] = "Operators: own time",
-	[DIFF_GPU] = "GPUs, in steps that CUPTI watched: busy, and idle by reason",
-	[DIFF_GPU_WORK] = "Kernels and copies in these steps",
+	[DIFF_STEP] = "\nA step",
+	[DIFF_PHASES] = "\nPhases of a step",
+	[DIFF_WAITS] = "\nWhat its thread waited for",
+	[DIFF_FUNCTIONS] = "\nPython functions of its thread: own time, waits included",
+	[DIFF_ACTIONS] = "\nActions, with what is inside",
+	[DIFF_OPS] = "\nOperators: own time",
+	[DIFF_GPU] = "\nGPUs, in steps that CUPTI watched: busy, and idle by reason",
+	[DIFF_GPU_WORK] = "\nKernels and copies in these steps",
 };
 
 static bool is_shown(const struct diff *diff, const struct diff_options *options, const struct diff_row *row,
@@ -130,29 +131,63 @@ static const char *print_s(char *text, size_t bytes, const char *sign, double s)
 	return text;
 }
 
-static int print_diff_row(const struct diff_row *row, size_t width, FILE *out)
+static json_t *json_number(double value)
 {
-	double change = row->s[DIFF_B] - row->s[DIFF_A];
-	char a[32], b[32], by[32], percent[32] = "new", error[32] = "?";
-	char *name = text__fit(row->name, text__columns() == SIZE_MAX ? SIZE_MAX : width);
+	return common__json_real(!isnan(value), value);
+}
 
-	if (!name)
-		return -ENOMEM;
-	if (row->in[DIFF_A])
-		percent[0] = 0;
-	if (row->s[DIFF_A] > 0)
-		snprintf(percent, sizeof(percent), "%+.1f %%", 100 * change / row->s[DIFF_A]);
+/* "12.3 %", "new" or "gone". */
+static json_t *text_of_change(const struct diff_row *row)
+{
 	if (!row->in[DIFF_B])
-		snprintf(percent, sizeof(percent), "gone");
-	if (!isnan(row->error_s))
-		print_s(error, sizeof(error), "", row->error_s);
-	fputs(diff__is_chance(row) ? "~ " : "  ", out);
-	text__pad(out, name, width + text__width(name) - columns__of_text(name));
-	fprintf(out, " %12s %12s %13s %10s  +- %s\n", print_s(a, sizeof(a), "", row->s[DIFF_A]),
-		print_s(b, sizeof(b), "", row->s[DIFF_B]), print_s(by, sizeof(by), change >= 0 ? "+" : "", change),
-		percent, error);
+		return json_string("gone");
+	if (row->s[DIFF_A] > 0)
+		return json_sprintf("%+.1f %%", 100 * (row->s[DIFF_B] - row->s[DIFF_A]) / row->s[DIFF_A]);
+	return json_string(row->in[DIFF_A] ? "" : "new");
+}
+
+/* The name, marked where the change may be chance. */
+static json_t *text_of_name(const struct diff_row *row, size_t width)
+{
+	char *name = text__fit(row->name, text__columns() == SIZE_MAX ? SIZE_MAX : width);
+	json_t *text = name ? json_sprintf("%c %s", diff__is_chance(row) ? '~' : ' ', name) : NULL;
+
 	free(name);
-	return 0;
+	return text;
+}
+
+static json_t *text_of_s(const char *sign, double s)
+{
+	char text[48];
+
+	return json_string(print_s(text, sizeof(text), sign, s));
+}
+
+/* Text: each figure in a unit of its own. width: of the names. section: it has a column of its own. */
+static int add_diff_row(const struct diff *diff, const struct diff_row *row, size_t width, const char *section,
+			struct table *table)
+{
+	const double a = row->s[DIFF_A], b = row->s[DIFF_B], change = b - a;
+	char text[48];
+	const char *error = isnan(row->error_s) ? "?" : print_s(text, sizeof(text), "", row->error_s);
+	struct cell cells[] = {
+		cell__if(section, cell__json("section:s", json_string(section ?: ""))),
+		cell__json("name:s", json_string(row->name)),
+		cell__text(1, -(int)(width + 2), text_of_name(row, width)),
+		cell__json("a_s:f?", row->in[DIFF_A] ? json_real(a) : json_null()),
+		cell__text(2, 12, text_of_s("", a)),
+		cell__json("b_s:f?", row->in[DIFF_B] ? json_real(b) : json_null()),
+		cell__text(3, 12, text_of_s("", b)),
+		cell__json("change_s:f", json_real(change)),
+		cell__text(4, 13, text_of_s(change >= 0 ? "+" : "", change)),
+		cell__text(5, 10, text_of_change(row)),
+		cell__json("error_s:f?", json_number(row->error_s)),
+		cell__text(6, -1, json_sprintf("+- %s", error)),
+		cell__json("chance:b", json_boolean(diff__is_chance(row))),
+		cell__json("changed:b", json_boolean(diff__is_change(diff, row))),
+	};
+
+	return TABLE_ADD(table, cells);
 }
 
 /* Returns the width of the longest name shown that fits. */
@@ -178,22 +213,30 @@ static size_t name_width(const struct diff *diff, const struct diff_options *opt
 	return width < text__columns() - NUMBERS_WIDTH ? width : text__columns() - NUMBERS_WIDTH;
 }
 
+static int add_section(const struct diff *diff, const struct diff_options *options, enum diff_section section,
+		       size_t width, bool csv, struct table *table)
+{
+	const struct diff_row *rows = diff->rows[section].items;
+	int err = 0;
+
+	for (size_t i = 0; i < diff->rows[section].cnt && !err; i++)
+		if (is_shown(diff, options, &rows[i], table->row_cnt))
+			err = add_diff_row(diff, &rows[i], width, csv ? diff__section_name(section) : NULL, table);
+	return err;
+}
+
+/* *chances: how many of its rows may be chance. */
 static int print_section(const struct diff *diff, const struct diff_options *options, enum diff_section section,
 			 size_t width, size_t *chances, FILE *out)
 {
+	struct table table = {.out = out, .title = titles[section], .gap = "  ", .rules = RULES_NONE, .headless = true};
 	const struct diff_row *rows = diff->rows[section].items;
 	size_t shown = 0;
-	int err = 0;
 
-	for (size_t i = 0; i < diff->rows[section].cnt && !err; i++) {
-		if (!is_shown(diff, options, &rows[i], shown))
-			continue;
-		if (!shown++)
-			fprintf(out, "\n%s\n", titles[section]);
-		*chances += diff__is_chance(&rows[i]);
-		err = print_diff_row(&rows[i], width, out);
-	}
-	return err;
+	for (size_t i = 0; i < diff->rows[section].cnt; i++)
+		if (is_shown(diff, options, &rows[i], shown) && ++shown)
+			*chances += diff__is_chance(&rows[i]);
+	return add_section(diff, options, section, width, false, &table);
 }
 
 static int print_side(const struct diff_side *side, const char *letter, const char *path, FILE *out)
@@ -263,31 +306,6 @@ int report_diff__text(const struct diff *diff, const struct diff_options *option
 
 /* ---- JSON ---- */
 
-static json_t *json_number(double value)
-{
-	return common__json_real(!isnan(value), value);
-}
-
-static json_t *json_diff_rows(const struct diff *diff, const struct diff_options *options, enum diff_section section)
-{
-	const struct diff_row *rows = diff->rows[section].items;
-	json_t *list = json_array();
-
-	for (size_t i = 0; i < diff->rows[section].cnt; i++) {
-		const struct diff_row *row = &rows[i];
-
-		if (!is_shown(diff, options, row, json_array_size(list)))
-			continue;
-		common__json_append(&list,
-				    json_pack("{s:s, s:o, s:o, s:f, s:o, s:b, s:b}", "name", row->name, "a_s",
-					      row->in[DIFF_A] ? json_real(row->s[DIFF_A]) : json_null(), "b_s",
-					      row->in[DIFF_B] ? json_real(row->s[DIFF_B]) : json_null(), "change_s",
-					      row->s[DIFF_B] - row->s[DIFF_A], "error_s", json_number(row->error_s),
-					      "chance", diff__is_chance(row), "changed", diff__is_change(diff, row)));
-	}
-	return list;
-}
-
 static json_t *json_side(const struct diff_side *side, const char *file)
 {
 	return json_pack("{s:o, s:I, s:I, s:f, s:f, s:o, s:f, s:f, s:o, s:f, s:f, s:f}", "file",
@@ -320,8 +338,11 @@ int report_diff__json(const struct diff *diff, const struct diff_options *option
 		"slower_error_percent", json_number(error), "notes", json_diff_notes(diff));
 	int failed = !object;
 
-	for (int i = 0; i < DIFF__SECTIONS && !failed; i++)
-		failed = json_object_set_new(object, diff__section_name(i), json_diff_rows(diff, options, i));
+	for (int i = 0; i < DIFF__SECTIONS && !failed; i++) {
+		struct table table = table__json(object, diff__section_name(i));
+
+		failed = !table.list || add_section(diff, options, i, NAME_WIDTH_MIN, false, &table);
+	}
 	return common__print_json(common__json_unless_failed(object, failed), out);
 }
 
@@ -330,16 +351,12 @@ int report_diff__json(const struct diff *diff, const struct diff_options *option
 static int print_csv_section(const struct diff *diff, const struct diff_options *options, enum diff_section section,
 			     struct csv *csv)
 {
-	json_t *rows = json_diff_rows(diff, options, section);
-	int err = rows ? 0 : -ENOMEM;
+	struct table table = {.list = json_array()};
+	int err = table.list ? add_section(diff, options, section, NAME_WIDTH_MIN, true, &table) : -ENOMEM;
 
-	for (size_t i = 0; i < json_array_size(rows) && !err; i++) {
-		json_t *row = json_pack("{s:s}", "section", diff__section_name(section));
-		int failed = json_object_update(row, json_array_get(rows, i));
-
-		err = csv__row(csv, common__json_unless_failed(row, failed));
-	}
-	json_decref(rows);
+	for (size_t i = 0; i < json_array_size(table.list) && !err; i++)
+		err = csv__row(csv, json_incref(json_array_get(table.list, i)));
+	json_decref(table.list);
 	return err;
 }
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/place/syscalls.h"
+#include "user/analysis/place/place.h"
 #include "user/lib/compare.h"
 #include "user/report/common.h"
 

@@ -13,7 +13,7 @@
 #include "user/lib/compare.h"
 #include "user/lib/search.h"
 #include "user/model/labels.h"
-#include "user/model/seen.h"
+#include "user/model/processes.h"
 #include "user/report/common.h"
 
 double rows__window_s(const struct job *job)

@@ -21,7 +21,7 @@
 #define DAY_S          86400.0
 #define FULL_MAX_S     (100 * DAY_S) /* later ends of the memory are not said */
 
-static json_t *rate(double value)
+static json_t *json_rate(double value)
 {
 	return common__json_real(value >= 0, value);
 }
@@ -49,7 +49,7 @@ static json_t *json_growth(const struct resource_use *use)
 	if (!use->growth_per_s)
 		return json_null();
 	return SHAPE_PACK(growth_shape, json_real(use->growth_per_s), json_real(use->growth_least_per_s),
-			  json_real(use->growth_most_per_s), rate(use->full_s),
+			  json_real(use->growth_most_per_s), json_rate(use->full_s),
 			  use->full_s < 0 ? json_null() : json_string(use->of_cgroup ? "cgroup" : "machine"));
 }
 
@@ -86,7 +86,7 @@ static int add_row(const struct resource_use *use, struct table *table)
 		cell__new("role:s", 2, "role", -6, 0, json_string(labels__role(use->role))),
 		cell__json("samples:I", common__json_integer(use->sample_cnt)),
 		cell__json("seconds:f", json_real(use->seconds)),
-		cell__new("cpu_percent:f?", 3, "% CPU", 7, 1, rate(r->cpu_percent)),
+		cell__new("cpu_percent:f?", 3, "% CPU", 7, 1, json_rate(r->cpu_percent)),
 		cell__json("rss_min_bytes:I?", bytes_of(use->has_memory, use->rss_min_bytes)),
 		cell__json("rss_max_bytes:I?", bytes_of(use->has_memory, use->rss_max_bytes)),
 		cell__json("rss_last_bytes:I?", bytes_of(use->has_memory, use->rss_last_bytes)),
@@ -98,12 +98,12 @@ static int add_row(const struct resource_use *use, struct table *table)
 		cell__if(medium, cell__new(NULL, 6, "max", 8, 0, mega(use->has_memory, use->rss_max_bytes))),
 		cell__if(wide, cell__new(NULL, 7, "shared", 8, 0, mega(use->has_memory, use->shared_last_bytes))),
 		cell__if(medium, cell__new(NULL, 8, "swap", 6, 0, mega(use->has_swap, use->swap_last_bytes))),
-		cell__new("minor_faults_per_s:f?", 9, "faults/s", 9, 0, rate(r->minor_faults_per_s)),
-		cell__new("major_faults_per_s:f?", 10, "major/s", 8, 1, rate(r->major_faults_per_s)),
-		cell__json("read_bytes_per_s:f?", rate(r->read_per_s)),
-		cell__json("written_bytes_per_s:f?", rate(r->written_per_s)),
-		cell__json("received_bytes_per_s:f?", rate(r->received_per_s)),
-		cell__json("sent_bytes_per_s:f?", rate(r->sent_per_s)),
+		cell__new("minor_faults_per_s:f?", 9, "faults/s", 9, 0, json_rate(r->minor_faults_per_s)),
+		cell__new("major_faults_per_s:f?", 10, "major/s", 8, 1, json_rate(r->major_faults_per_s)),
+		cell__json("read_bytes_per_s:f?", json_rate(r->read_per_s)),
+		cell__json("written_bytes_per_s:f?", json_rate(r->written_per_s)),
+		cell__json("received_bytes_per_s:f?", json_rate(r->received_per_s)),
+		cell__json("sent_bytes_per_s:f?", json_rate(r->sent_per_s)),
 		cell__new(NULL, 11, "read MB/s", 10, 2, mega(true, r->read_per_s)),
 		cell__new(NULL, 12, "written", 8, 2, mega(true, r->written_per_s)),
 		cell__if(wide, cell__new(NULL, 13, "received", 9, 2, mega(true, r->received_per_s))),
@@ -367,7 +367,7 @@ json_t *steps_resources__json_machines(struct job *job)
 		common__json_append(&list,
 				    SHAPE_PACK(machine_shape, common__json_text(use->host ?: ""),
 					       json_integer(use->sample_cnt), json_real(use->seconds),
-					       json_integer(use->last->processors), rate(use->mean.cpu),
+					       json_integer(use->last->processors), json_rate(use->mean.cpu),
 					       json_real(use->mean.memory), json_real(use->memory_max),
 					       json_real(use->mean.swap), common__json_integer(use->last->memory_bytes),
 					       common__json_integer(use->last->swap_bytes)));
@@ -394,9 +394,9 @@ static json_t *json_gpus(struct gpu_readings all, const struct step *step)
 			continue;
 		snprintf(device, sizeof(device), "%u", part.items->device);
 		common__json_set(&gpus, device,
-				 SHAPE_PACK(gpu_reading_shape, rate(of.busy_percent),
-					    bytes_of_reading(of.memory_used_bytes), rate(of.power_w),
-					    rate(of.temperature_c)));
+				 SHAPE_PACK(gpu_reading_shape, json_rate(of.busy_percent),
+					    bytes_of_reading(of.memory_used_bytes), json_rate(of.power_w),
+					    json_rate(of.temperature_c)));
 	}
 	return gpus;
 }
@@ -410,11 +410,11 @@ static json_t *json_span(const struct resource_span *span, const struct machine_
 {
 	const struct resource_rates *r = &span->rates;
 
-	return SHAPE_PACK(step_resources_shape, rate(r->cpu_percent), bytes_of(span->has_memory, span->rss_bytes),
+	return SHAPE_PACK(step_resources_shape, json_rate(r->cpu_percent), bytes_of(span->has_memory, span->rss_bytes),
 			  bytes_of(span->has_memory, span->shared_bytes), bytes_of(span->has_swap, span->swap_bytes),
-			  rate(r->minor_faults_per_s), rate(r->major_faults_per_s), rate(r->read_per_s),
-			  rate(r->written_per_s), rate(r->received_per_s), rate(r->sent_per_s), rate(machine->cpu),
-			  rate(machine->memory), rate(machine->swap), gpus);
+			  json_rate(r->minor_faults_per_s), json_rate(r->major_faults_per_s), json_rate(r->read_per_s),
+			  json_rate(r->written_per_s), json_rate(r->received_per_s), json_rate(r->sent_per_s),
+			  json_rate(machine->cpu), json_rate(machine->memory), json_rate(machine->swap), gpus);
 }
 
 json_t *steps_resources__json_step(const struct steps_of *of, const struct step *step)

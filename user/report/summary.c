@@ -18,8 +18,8 @@
 #include "user/lib/columns.h"
 #include "user/model/boundaries.h"
 #include "user/model/labels.h"
+#include "user/model/processes.h"
 #include "user/model/rests.h"
-#include "user/model/seen.h"
 #include "user/report/common.h"
 #include "user/report/ops_rows.h"
 #include "user/report/print/lines.h"
@@ -228,12 +228,12 @@ static void say_budget(const struct summary *summary, const struct seen *seen, s
 	if (seen->budget_micros)
 		snprintf(budget, sizeof(budget), "%g %% of the time: ", seen->budget_micros / 1e4);
 	lines__add(lines, &how, "%srecorded in %" PRIu32 " part%s of %s; all below is of %s", budget, seen->parts,
-		   seen->parts == 1 ? "" : "s", summary_words__duration(seen->whole_ns, whole),
+		   seen->parts == 1 ? "" : "s", summary_text__duration(seen->whole_ns, whole),
 		   seen->parts == 1 ? "it" : "these");
 	if (!job__rest_steps(summary->job, seen->pid, &steps) && steps.cnt)
 		lines__add(lines, &more, "steps between them: %" PRIu64 ", median %s, longest %s", steps.cnt,
-			   summary_words__duration(steps.median_ns, median),
-			   summary_words__duration(steps.longest_ns, longest));
+			   summary_text__duration(steps.median_ns, median),
+			   summary_text__duration(steps.longest_ns, longest));
 	if (overhead)
 		lines__add(lines, &more,
 			   "recorded steps take %.2g %% longer than these (+-%.2g); their hits say %.2g %%",
@@ -260,7 +260,7 @@ static bool say_measured(const struct summary *summary, char *out, size_t room)
 /* ---- which rank has held the others up for some time, when the whole recording is too long to show it ---- */
 
 /* The steps that begin then or later. */
-static struct step_track since(const struct step_track *track, uint64_t from_ns)
+static struct step_track track_since(const struct step_track *track, uint64_t from_ns)
 {
 	struct step_track part = *track;
 
@@ -296,7 +296,7 @@ char *summary__straggler_since(const struct summary *summary, uint64_t from_ns)
 	char *text = NULL;
 
 	for (size_t i = 0; tracks && i < view->track_cnt; i++)
-		tracks[i] = since(&view->tracks[i], from_ns);
+		tracks[i] = track_since(&view->tracks[i], from_ns);
 	if (tracks)
 		ranks = ranks__new(summary->job, tracks, view->track_cnt);
 	if (ranks && !ranks__straggler(summary->job, view->steps, ranks, view->track_cnt, &straggler))
@@ -328,8 +328,8 @@ char *summary__slowdown_why(const struct summary *summary)
 
 	if (!group)
 		return strdup("");
-	how = summary_words__how(&summary->of, group);
-	if (!how || summary_words__place(summary->job, group, &place)) {
+	how = summary_text__how(&summary->of, group);
+	if (!how || summary_text__place(summary->job, group, &place)) {
 		free(how);
 		return NULL;
 	}
@@ -356,10 +356,10 @@ static int say_slowdown(const struct summary *summary, struct lines *lines)
 	last = &summary->track->steps[summary->track->step_cnt - 1];
 	lines__add(lines, &(struct line_text){"Slower", LINE_HOT, 3, 0, 0},
 		   "since step %" PRIu64 ", %s before the end: %s, %.0f %% longer than before (%s)%s%s", first->index,
-		   summary_words__duration(last->end_ns - first->start_ns, ago),
-		   summary_words__duration(slowdown->after_ns, after),
+		   summary_text__duration(last->end_ns - first->start_ns, ago),
+		   summary_text__duration(slowdown->after_ns, after),
 		   100. * slowdown->after_ns / slowdown->before_ns - 100,
-		   summary_words__duration(slowdown->before_ns, before), *why ? ": " : "", why);
+		   summary_text__duration(slowdown->before_ns, before), *why ? ": " : "", why);
 	free(why);
 	return 0;
 }
@@ -422,9 +422,9 @@ static void say_loader(const struct summary *summary, const struct loader *loade
 		snprintf(advice, sizeof(advice), "; worker %u is slower than the others", loader->slow);
 	lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 2, 1, 0},
 		   "%s%s%u DataLoader worker%s, busy %.0f %% of the time; waits for batches: %s (%.1f %%)%s", who,
-		   which, loader->at_once, summary_words__plural(loader->at_once),
+		   which, loader->at_once, summary_text__plural(loader->at_once),
 		   seen_ns ? 100.0 * (seen_ns - fmin(seen_ns, idle_ns)) / seen_ns : 0,
-		   summary_words__duration(loader->wait_ns, waited),
+		   summary_text__duration(loader->wait_ns, waited),
 		   loader->observed_ns ? 100.0 * loader->wait_ns / loader->observed_ns : 0, advice);
 }
 
@@ -451,7 +451,7 @@ static void say_workers(const struct summary *summary, struct lines *lines)
 		workers += targets[i].role == ROLE_WORKER;
 	if (workers)
 		lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 1, 1, 0}, "%zu DataLoader worker%s",
-			   workers, summary_words__plural(workers));
+			   workers, summary_text__plural(workers));
 }
 
 /* ---- what ended otherwise than well ---- */
@@ -504,7 +504,7 @@ static void say_title(const struct summary *summary, struct lines *lines)
 	else
 		snprintf(what, sizeof(what), "%zu processes", mains);
 	if (job__window(summary->job)->hdr.type)
-		summary_words__duration(seen.ns, window);
+		summary_text__duration(seen.ns, window);
 	lines__add(lines, &how, "%s of %s%s%s%s", window, what, python, torch, jax);
 	if (seen.rests)
 		say_budget(summary, &seen, lines);
@@ -528,7 +528,7 @@ static void say_steps(const struct summary *summary, struct lines *lines)
 	if (summary->view.track_cnt > 1)
 		snprintf(process, sizeof(process), " of process %u", REC_PID(track->pid));
 	snprintf(text, sizeof(text), "%zu%s: median %s, p99 %s, %.3g a second", track->step_cnt, process,
-		 summary_words__duration(rule->median_ns, median), summary_words__duration(rule->p99_ns, p99),
+		 summary_text__duration(rule->median_ns, median), summary_text__duration(rule->p99_ns, p99),
 		 summary__steps_per_s(summary));
 	if (strlen(text) + strlen(" (each ends with )") + strlen(end) <= lines__room(lines)) {
 		lines__add(lines, &how, "%s (each ends with %s)", text, end);
@@ -565,8 +565,8 @@ static int say_stall(const struct summary *summary, struct lines *lines)
 	}
 	lines__add(lines, &(struct line_text){"Stalled", LINE_HOT, 2, 0, 0},
 		   "no step has ended in the last %s, since step %" PRIu64 ": mostly %s%s%s",
-		   summary_words__duration(after->ns, ns), track->steps[track->step_cnt - 1].index,
-		   after->cause ? summary_words__cause(after->cause) : "running", place ? ", at " : "", place ?: "");
+		   summary_text__duration(after->ns, ns), track->steps[track->step_cnt - 1].index,
+		   after->cause ? summary_text__cause(after->cause) : "running", place ? ", at " : "", place ?: "");
 	free(place);
 	return 0;
 }
@@ -591,7 +591,7 @@ static int say_instead(const struct summary *summary, struct lines *lines)
 		return -ENOMEM;
 	lines__add(lines, &(struct line_text){"Mostly", LINE_PLAIN, 2, 0, 0},
 		   "the main thread of process %u was in %s for most of %s", REC_PID(targets[at].pid), text,
-		   summary_words__duration(part.ns, ns));
+		   summary_text__duration(part.ns, ns));
 	free(text);
 	return 0;
 }
@@ -630,11 +630,11 @@ static int say_no_steps(const struct summary *summary, struct lines *lines)
 static int say_limit(const struct summary *summary, struct lines *lines)
 {
 	const struct verdict *verdict = &summary->of.verdict;
-	const struct blame_group *group = summary_words__group(&summary->of);
+	const struct blame_group *group = summary_text__group(&summary->of);
 	const struct line_text head = {"Limited by", LINE_HOT, 2, 0, 0}, why = {"", LINE_PLAIN, 3, 1, 0},
 			       next = {"Try", LINE_PLAIN, 3, 2, 0};
 	bool placed = verdict->place && verdict->why && !strstr(verdict->why, verdict->place);
-	char *limit = summary_words__limit(&summary->of);
+	char *limit = summary_text__limit(&summary->of);
 
 	if (!limit)
 		return -ENOMEM;
@@ -653,14 +653,14 @@ static int say_limit(const struct summary *summary, struct lines *lines)
 static int say_group(const struct summary *summary, const struct blame_group *group, struct lines *lines)
 {
 	const struct line_text how = {"", LINE_PLAIN, 2, group == summary->of.blame.groups ? 1 : 5, 8};
-	char *rhythm = rhythm__text(&group->rhythm, group->step_cnt), *words = summary_words__how(&summary->of, group),
+	char *rhythm = rhythm__text(&group->rhythm, group->step_cnt), *words = summary_text__how(&summary->of, group),
 	     *place;
-	int err = summary_words__place(summary->job, group, &place) ?: (rhythm && words ? 0 : -ENOMEM);
+	int err = summary_text__place(summary->job, group, &place) ?: (rhythm && words ? 0 : -ENOMEM);
 
 	if (!err)
 		lines__add(lines, &how, "%4.1f %%  %u step%s%s%s: %s%s%s",
 			   100.0 * group->over_ns / (summary->track->total_ns ?: 1), group->step_cnt,
-			   summary_words__plural(group->step_cnt), *rhythm ? ", " : "", rhythm, words,
+			   summary_text__plural(group->step_cnt), *rhythm ? ", " : "", rhythm, words,
 			   place ? ", at " : "", place ?: "");
 	free(rhythm);
 	free(words);
@@ -684,11 +684,11 @@ static int say_slow(const struct summary *summary, struct lines *lines)
 		lines__add(lines, &how, "not determined: fewer than %d steps", SLOW_MIN_CNT);
 	else if (!track->slow_cnt)
 		lines__add(lines, &how, "none of %zu took longer than %s", track->step_cnt,
-			   summary_words__duration(rule->limit_ns, limit));
+			   summary_text__duration(rule->limit_ns, limit));
 	else
 		lines__add(lines, &how, "%zu of %zu over %s (usual: %s) cost %.1f %% of the time", track->slow_cnt,
-			   track->step_cnt, summary_words__duration(rule->limit_ns, limit),
-			   summary_words__duration(rule->ordinary_ns, ordinary),
+			   track->step_cnt, summary_text__duration(rule->limit_ns, limit),
+			   summary_text__duration(rule->ordinary_ns, ordinary),
 			   100.0 * over_ns / (track->total_ns ?: 1));
 	for (size_t i = 0; i < blame->group_cnt && i < GROUPS_SHOWN && !err; i++)
 		if (!i || blame->groups[i].over_ns >= GROUP_SHARE * track->total_ns)
@@ -772,7 +772,7 @@ static void say_ranks(const struct summary *summary, struct lines *lines)
 		max_ns = ns > max_ns ? ns : max_ns;
 	}
 	snprintf(medians, sizeof(medians), "%zu make steps; their medians are %s to %s", view->track_cnt,
-		 summary_words__duration(min_ns, shortest), summary_words__duration(max_ns, longest));
+		 summary_text__duration(min_ns, shortest), summary_text__duration(max_ns, longest));
 	if (straggler->index >= 0)
 		lines__add(lines, &how, "%s; %s: %s", medians, straggler->name, straggler->why);
 	else
@@ -836,7 +836,7 @@ static void say_cost(const struct summary *summary, struct lines *lines)
 		snprintf(lost, sizeof(lost), "lost: records that made no sense (%" PRIu64 ")", malformed);
 	if (kinds > 1)
 		snprintf(lost + strlen(lost), sizeof(lost) - strlen(lost), "; %zu more kind%s of loss", kinds - 1,
-			 summary_words__plural(kinds - 1));
+			 summary_text__plural(kinds - 1));
 	lines__add(lines, &how, "%s%s; %s", slower, cpu, lost);
 }
 
@@ -849,7 +849,7 @@ static void say_notes(const struct summary *summary, struct lines *lines)
 		lines__add(lines, &(struct line_text){"Note", LINE_PLAIN, 2, 4, 0}, "%s", notes[i]);
 	if (cnt > NOTES_SHOWN)
 		lines__add(lines, &(struct line_text){"", LINE_PLAIN, 1, 7, 0}, "%zu more note%s: report --simple",
-			   cnt - NOTES_SHOWN, summary_words__plural(cnt - NOTES_SHOWN));
+			   cnt - NOTES_SHOWN, summary_text__plural(cnt - NOTES_SHOWN));
 }
 
 /* ---- what next ---- */

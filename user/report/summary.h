@@ -51,21 +51,21 @@ int summary_rows__print(const struct summary_rows *rows, size_t columns, struct 
 
 #define SUMMARY_ROWS 5
 
-/* In summary_words.c. They return static texts, or out. */
-const char *summary_words__cause(unsigned int cause);         /* of struct blame_group: what takes a slow step longer */
-const char *summary_words__plural(uint64_t cnt);              /* "s", or "" for 1 */
-const char *summary_words__duration(double ns, char out[32]); /* "12.3 ms", "4.1 s" */
+/* In summary_text.c. They return static texts, or out. */
+const char *summary_text__cause(unsigned int cause);         /* of struct blame_group: what takes a slow step longer */
+const char *summary_text__plural(uint64_t cnt);              /* "s", or "" for 1 */
+const char *summary_text__duration(double ns, char out[32]); /* "12.3 ms", "4.1 s" */
 /* The group of slow steps that the verdict is about; NULL: it is about all steps. */
-const struct blame_group *summary_words__group(const struct steps_of *of);
+const struct blame_group *summary_text__group(const struct steps_of *of);
 /*
  * What limits the steps: "getting the data (input-bound): about 12 % of the time can be won".
  * malloc'ed; NULL: no memory.
  */
-char *summary_words__limit(const struct steps_of *of);
+char *summary_text__limit(const struct steps_of *of);
 /* "sleeping in data", "Python's garbage collection (generation 2)"; malloc'ed; NULL: no memory. */
-char *summary_words__how(const struct steps_of *of, const struct blame_group *group);
+char *summary_text__how(const struct steps_of *of, const struct blame_group *group);
 /* *place: "train.py:67 load", malloc'ed; NULL: not known. 0 or -ENOMEM. */
-int summary_words__place(struct job *job, const struct blame_group *group, char **place);
+int summary_text__place(struct job *job, const struct blame_group *group, char **place);
 
 /* What makes most of the longer steps longer; NULL: there is no single cause. */
 const struct blame_group *summary__slowdown_group(const struct summary *summary);
@@ -80,5 +80,14 @@ char *summary__straggler_since(const struct summary *summary, uint64_t from_ns);
 
 /* In summary_json.c. */
 int summary__json(struct job *job, const struct report_options *options, FILE *out);
+
+/*
+ * The answer of a recording, for views that draw it: what the steps and the summary report say of each
+ * track. Returns {shown, tracks}: the index of the track that the reports show first, null without tracks;
+ * and of each track of the view, in its order, `verdict` and `causes` as report --steps --json has
+ * them, with the words of the summary (`words`, `head`, `how`, `place`), and of each cause its
+ * `share` of the time of all steps and the indexes of its `steps`. NULL: no memory.
+ */
+json_t *summary__answer_json(const struct steps_view *view);
 
 #endif

@@ -13,11 +13,11 @@ const char *trigger_text__event(const struct trigger_event *event, char text[TRI
 	char took[32], median[32], longest[32], before[128] = "";
 	char *end;
 
-	summary_words__duration(event->duration_ns, took);
+	summary_text__duration(event->duration_ns, took);
 	if (event->median_ns)
 		snprintf(before, sizeof(before), "; the steps before it took %s, and %s at most",
-			 summary_words__duration(event->median_ns, median),
-			 summary_words__duration(event->longest_ns, longest));
+			 summary_text__duration(event->median_ns, median),
+			 summary_text__duration(event->longest_ns, longest));
 	switch (event->kind) {
 	case TRIGGER_SLOW:
 		snprintf(text, TRIGGER_TEXT, "step %" PRIu64 " of process %u took %s%s", event->step, event->pid, took,

@@ -10,7 +10,7 @@
 #include "user/lib/json.h"
 #include "user/report/common.h"
 
-static json_t *number(double value)
+static json_t *number_or_null(double value)
 {
 	return common__json_real(!isnan(value), value);
 }
@@ -21,7 +21,7 @@ static json_t *json_top_row(const struct top_row *row, const struct top_view_inf
 	int err = json_object_set_new(object, "name", json__string(row->name));
 
 	for (int i = 0; i < info->column_cnt; i++)
-		err |= json_object_set_new(object, info->columns[i].key, number(row->values[i]));
+		err |= json_object_set_new(object, info->columns[i].key, number_or_null(row->values[i]));
 	return common__json_unless_failed(object, err);
 }
 
@@ -81,12 +81,12 @@ int top_json__print(const struct top_frame *frame, enum top_view view, size_t li
 		"{s:s, s:f, s:f, s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:s, s:o, s:o, s:{s:o, s:f}, s:s, s:o, s:o}",
 		"report", "top", "elapsed_s", frame->elapsed_s, "interval_s", frame->interval_s, "target",
 		json__string(frame->target), "process_count", (json_int_t)frame->processes, "thread_count",
-		(json_int_t)frame->threads, "cpu_percent", number(frame->cpu_percent), "rss_bytes",
+		(json_int_t)frame->threads, "cpu_percent", number_or_null(frame->cpu_percent), "rss_bytes",
 		common__json_integer(frame->rss_bytes), "limits", json_limits(&frame->limits), "step_count",
-		(json_int_t)frame->steps, "steps_per_s", number(frame->steps_per_s), "step_rule", frame->step_rule,
-		"hits_per_s", number(frame->hits_per_s), "cost_percent", number(frame->cost_percent), "own",
-		"cpu_percent", number(frame->own_percent), "rss_mb", frame->own_mb, "lost", frame->losses, "note",
-		json__string(frame->note), "gpus", json_gpus(frame));
+		(json_int_t)frame->steps, "steps_per_s", number_or_null(frame->steps_per_s), "step_rule",
+		frame->step_rule, "hits_per_s", number_or_null(frame->hits_per_s), "cost_percent",
+		number_or_null(frame->cost_percent), "own", "cpu_percent", number_or_null(frame->own_percent), "rss_mb",
+		frame->own_mb, "lost", frame->losses, "note", json__string(frame->note), "gpus", json_gpus(frame));
 	int err = object ? 0 : -ENOMEM;
 
 	for (int i = 0; i < TOP__VIEWS && !err; i++)

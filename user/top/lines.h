@@ -37,7 +37,6 @@ struct top_state {
 };
 
 void top_state__init(struct top_state *state);
-void top_state__next_sort(struct top_state *state, int by); /* by: 1 or -1 */
 
 /*
  * Adds struct top_line items to lines: at most height lines, of which the last shows the keys. 0 or
@@ -50,5 +49,26 @@ int top_lines__screen(const struct top_frame *frame, struct top_state *state, st
  */
 int top_lines__batch(const struct top_frame *frame, const struct top_state *state, size_t limit, struct array *lines);
 void top_lines__release(struct array *lines);
+
+/* ---- what keys do to the state of the screen ---- */
+
+/* Keys that are not ASCII characters. */
+enum top_key {
+	TOP_KEY_NONE = 0,
+	TOP_KEY_ESCAPE = 27,
+	TOP_KEY_BACKSPACE = 127,
+	TOP_KEY_UP = 256,
+	TOP_KEY_DOWN,
+	TOP_KEY_PAGE_UP,
+	TOP_KEY_PAGE_DOWN,
+	TOP_KEY_HOME,
+	TOP_KEY_END,
+	TOP_KEY_BACK_TAB,
+	TOP_KEY_RESIZE,
+};
+
+enum top_command { TOP_GO_ON, TOP_QUIT, TOP_RESET };
+
+enum top_command top_state__key(struct top_state *state, int key);
 
 #endif

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "user/lib/log.h"
-#include "user/top/keys.h"
+#include "user/top/lines.h"
 
 #include <term.h> /* last, as it defines macros such as `lines` */
 

@@ -23,6 +23,69 @@
 #include "user/report/common.h"
 #include "user/report/rows.h"
 
+/* ---- the views: their names, and their columns in the order of top_row.values ---- */
+
+#define COLUMNS(...)                                         \
+	.columns = (const struct top_column[]){__VA_ARGS__}, \
+	.column_cnt = sizeof((const struct top_column[]){__VA_ARGS__}) / sizeof(struct top_column)
+
+const struct top_view_info top_views[TOP__VIEWS] = {
+	[TOP_ACTIONS] = {.name = "actions",
+			 .title = "Actions",
+			 .rows = "action",
+			 .sort = 2,
+			 COLUMNS({"calls/s", "calls_per_s", TOP_NUMBER, "calls that ended in the interval, a second"},
+				 {"mean ms", "mean_ms", TOP_MS, "of these"},
+				 {"%", "percent", TOP_PERCENT,
+				  "their time, of the interval's; a long call counts when it ends"},
+				 {"total %", "total_percent", TOP_PERCENT,
+				  "the same since the start, or the last reset"},
+				 {"calls", "calls", TOP_NUMBER, "since then"})},
+	[TOP_FUNCTIONS] = {.name = "functions",
+			   .title = "Functions",
+			   .rows = "function (file:line)",
+			   .sort = 0,
+			   COLUMNS({"own %", "self_percent", TOP_PERCENT,
+				    "CPU time in the function itself, of the interval's time"},
+				   {"total %", "total_percent", TOP_PERCENT, "with what it calls"},
+				   {"wait %", "wait_percent", TOP_PERCENT,
+				    "time that threads waited in it or in what it calls"},
+				   {"own s", "self_s", TOP_NUMBER, "CPU time since the start, or the last reset"},
+				   {"total s", "total_s", TOP_NUMBER, "with what it calls"})},
+	[TOP_WAITS] = {.name = "waits",
+		       .title = "Waits",
+		       .rows = "cause",
+		       .sort = 0,
+		       COLUMNS({"main ms/s", "main_ms_per_s", TOP_MS, "time of the main threads, each second"},
+			       {"all ms/s", "all_ms_per_s", TOP_MS, "of all threads"},
+			       {"main s", "main_s", TOP_NUMBER, "since the start, or the last reset"},
+			       {"all s", "all_s", TOP_NUMBER, "of all threads"})},
+	[TOP_THREADS] = {.name = "threads",
+			 .title = "Threads",
+			 .rows = "pid/tid name: causes of its waits",
+			 .sort = 0,
+			 COLUMNS({"CPU %", "cpu_percent", TOP_PERCENT, "of the interval, by samples"},
+				 {"queue %", "queue_percent", TOP_PERCENT, "ready to run, but others ran"},
+				 {"wait %", "wait_percent", TOP_PERCENT, "blocked"})},
+	[TOP_STEPS] = {.name = "steps",
+		       .title = "Steps",
+		       .rows = "process: its last steps",
+		       .sort = 1,
+		       COLUMNS({"steps", "steps", TOP_NUMBER, "since the start"},
+			       {"steps/s", "steps_per_s", TOP_NUMBER, "in the interval"},
+			       {"last ms", "last_ms", TOP_MS, "the last step"},
+			       {"mean ms", "mean_ms", TOP_MS, "of the last steps, at most 256"},
+			       {"p50 ms", "p50_ms", TOP_MS, "the same"}, {"p95 ms", "p95_ms", TOP_MS, "the same"},
+			       {"max ms", "max_ms", TOP_MS, "the same"})},
+	[TOP_PROCESSES] = {.name = "processes",
+			   .title = "Processes",
+			   .rows = "pid role name",
+			   .sort = 0,
+			   COLUMNS({"CPU %", "cpu_percent", TOP_NUMBER, "of one CPU, in the interval, by the kernel"},
+				   {"MB", "rss_mb", TOP_NUMBER, "resident memory; shared pages count for each"},
+				   {"threads", "threads", TOP_NUMBER, "it has now"})},
+};
+
 /* ---- steps ---- */
 
 static int compare_float(const void *a, const void *b)
@@ -183,7 +246,7 @@ static struct top_row *top_frame__add_row(struct top_frame *frame, enum top_view
 	return row;
 }
 
-static uint64_t growth(uint64_t now, uint64_t before)
+static uint64_t growth_since(uint64_t now, uint64_t before)
 {
 	return now > before ? now - before : 0;
 }
@@ -211,13 +274,13 @@ static int interval__add_action(struct interval *interval, const struct row *row
 
 	if (!out)
 		return -ENOMEM;
-	calls = growth(row->val.calls, seen->calls);
-	ns = growth(row->val.total_ns, seen->total_ns);
+	calls = growth_since(row->val.calls, seen->calls);
+	ns = growth_since(row->val.total_ns, seen->total_ns);
 	out->values[0] = interval->seconds > 0 ? calls / interval->seconds : NAN;
 	out->values[1] = calls ? ns / 1e6 / calls : NAN;
 	out->values[2] = percent_of_interval(ns, interval->seconds);
-	out->values[3] = percent_of_interval(growth(row->val.total_ns, seen->base_ns), interval->base_seconds);
-	out->values[4] = growth(row->val.calls, seen->base_calls);
+	out->values[3] = percent_of_interval(growth_since(row->val.total_ns, seen->base_ns), interval->base_seconds);
+	out->values[4] = growth_since(row->val.calls, seen->base_calls);
 	seen->calls = row->val.calls;
 	seen->total_ns = row->val.total_ns;
 	return 0;
@@ -532,14 +595,14 @@ static int set_header(struct interval *interval)
 	frame->rss_bytes = interval->usage->rss_bytes;
 	frame->limits = interval->usage->limits;
 	frame->steps = window->steps;
-	frame->steps_per_s = s > 0 ? growth(window->steps, top->step_cnt) / s : NAN;
+	frame->steps_per_s = s > 0 ? growth_since(window->steps, top->step_cnt) / s : NAN;
 	frame->step_rule = common__step_rule(window->step_rule);
-	frame->hits_per_s = s > 0 ? growth(cost->hits, top->hits) / s : NAN;
+	frame->hits_per_s = s > 0 ? growth_since(cost->hits, top->hits) / s : NAN;
 	frame->cost_percent =
-		percent_of_interval(growth(cost->busiest_hits, top->busiest_hits) * cost->hit_ns +
-					    growth(cost->busiest_calls, top->busiest_calls) * cost->call_ns,
+		percent_of_interval(growth_since(cost->busiest_hits, top->busiest_hits) * cost->hit_ns +
+					    growth_since(cost->busiest_calls, top->busiest_calls) * cost->call_ns,
 				    s);
-	frame->own_percent = percent_of_interval(growth(cost->own_cpu_ns, top->own_cpu_ns), s);
+	frame->own_percent = percent_of_interval(growth_since(cost->own_cpu_ns, top->own_cpu_ns), s);
 	frame->own_mb = cost->own_rss_bytes / 1e6;
 	top->step_cnt = window->steps;
 	top->hits = cost->hits;
@@ -556,8 +619,8 @@ int top__update(struct top *top, struct job *job, const struct top_usage *usage,
 	int err;
 
 	*frame = (struct top_frame){0};
-	interval.seconds = growth(window->end_ns, top->frame_ns ?: window->start_ns) / 1e9;
-	interval.base_seconds = growth(window->end_ns, top->base_ns ?: window->start_ns) / 1e9;
+	interval.seconds = growth_since(window->end_ns, top->frame_ns ?: window->start_ns) / 1e9;
+	interval.base_seconds = growth_since(window->end_ns, top->base_ns ?: window->start_ns) / 1e9;
 	top->frame_ns = window->end_ns;
 	err = set_header(&interval) ?: set_gpus(top, job, frame) ?: interval__add_actions(&interval);
 	err = err ?: interval__add_samples(&interval) ?: interval__add_functions(&interval);

@@ -32,22 +32,22 @@ struct copy {
 	uint64_t record_cnt, at; /* at the first reading; read so far: meanwhile the ring grows */
 };
 
-static int count(const struct rec_hdr *record, void *ctx)
+static int count_record(const struct rec_hdr *record, void *ctx)
 {
 	struct copy *copy = ctx;
 
 	copy->record_cnt++;
-	return recording_part__look(copy->part, record);
+	return recording_part__scan(copy->part, record);
 }
 
-static int look(const struct rec_hdr *record, void *ctx)
+static int scan_record(const struct rec_hdr *record, void *ctx)
 {
 	struct copy *copy = ctx;
 
-	return copy->at++ < copy->record_cnt ? recording_part__look(copy->part, record) : 0;
+	return copy->at++ < copy->record_cnt ? recording_part__scan(copy->part, record) : 0;
 }
 
-static int append(const struct rec_hdr *record, void *ctx)
+static int append_record(const struct rec_hdr *record, void *ctx)
 {
 	struct copy *copy = ctx;
 	struct rec_window window;
@@ -121,15 +121,15 @@ static char *verdict_of(struct job *job, const char *kind, uint64_t since_ns)
 	stall = summary__stall(&summary);
 	if (!summary.track)
 		text = strdup("no whole step is in it");
-	else if (stall && asprintf(&text, "stalled for %s: mostly %s", summary_words__duration(stall->ns, ns),
-				   stall->cause ? summary_words__cause(stall->cause) : "running") < 0)
+	else if (stall && asprintf(&text, "stalled for %s: mostly %s", summary_text__duration(stall->ns, ns),
+				   stall->cause ? summary_text__cause(stall->cause) : "running") < 0)
 		text = NULL;
 	else if (!strcmp(kind, trigger_names[TRIGGER_STRAGGLER]))
 		text = summary__straggler_since(&summary, since_ns);
 	else if (!stall && !strcmp(kind, trigger_names[TRIGGER_SLOWER]) && summary__slowdown_group(&summary))
 		text = summary__slowdown_why(&summary);
 	else if (!stall)
-		text = summary_words__limit(&summary.of);
+		text = summary_text__limit(&summary.of);
 	summary__release(&summary);
 	return text;
 }
@@ -195,16 +195,17 @@ static void make_room(const char *path, uint64_t max_bytes)
 
 /* ---- the child ---- */
 
-static int keep(const struct events *events, const struct recording_writer *ring, struct copy *copy, const char *path)
+static int copy_ring(const struct events *events, const struct recording_writer *ring, struct copy *copy,
+		     const char *path)
 {
 	int err = 0, end_err;
 
 	while (!err && recording_part__needs_reading(copy->part))
-		err = read_ring(ring, copy->record_cnt ? look : count, copy);
+		err = read_ring(ring, copy->record_cnt ? scan_record : count_record, copy);
 	err = err ?: recording_writer__new(path, &copy->writer);
 	if (err)
 		return err;
-	err = read_ring(ring, append, copy) ?: recording_writer__mark(copy->writer);
+	err = read_ring(ring, append_record, copy) ?: recording_writer__mark(copy->writer);
 	end_err = recording_writer__free(copy->writer);
 	if (err || end_err)
 		return err ?: end_err;
@@ -223,7 +224,7 @@ static int run_child(const struct events *events, const struct recording_writer 
 	setpriority(PRIO_PROCESS, 0, NICE);
 	snprintf(path, sizeof(path), "%s/%s" RECORDING, events->folder, name);
 	snprintf(text, sizeof(text), "%s/%s.txt", events->folder, name);
-	err = keep(events, ring, &copy, path) ?: write_summary(copy.job, path, text);
+	err = copy_ring(events, ring, &copy, path) ?: write_summary(copy.job, path, text);
 	if (err) {
 		log__error(NULL, "%s: what led to it cannot be kept as %s: %s", what, path, strerror(-err));
 		return err;

@@ -234,7 +234,7 @@ int watched_jobs__pause(struct watched_jobs *jobs, struct watched_job *job, stru
 }
 
 /* Forgets the processes that ended first, and jobs without processes. */
-static void forget(struct watched_jobs *jobs)
+static void forget_ended(struct watched_jobs *jobs)
 {
 	struct watched_process *all = jobs->processes.items;
 	struct watched_job *job = jobs->jobs.items;
@@ -357,7 +357,7 @@ static void forget_gone(struct watched_jobs *jobs, const struct trainings *t)
 }
 
 /* Is it one to attach to? took_ns: since it was seen. 1, 0 or -ENOMEM. */
-static int take(struct watched_jobs *jobs, const struct training *training, uint64_t took_ns)
+static int take_training(struct watched_jobs *jobs, const struct training *training, uint64_t took_ns)
 {
 	struct watched_process *known = process_of(jobs, training->process.pid, training->process.start_time);
 
@@ -373,7 +373,7 @@ static int take(struct watched_jobs *jobs, const struct training *training, uint
 	return 1;
 }
 
-int watched_jobs__look(struct watched_jobs *jobs, struct session *session)
+int watched_jobs__update(struct watched_jobs *jobs, struct session *session)
 {
 	const struct training *found = NULL;
 	uint64_t now_ns = clock__ns(CLOCK_MONOTONIC);
@@ -389,11 +389,11 @@ int watched_jobs__look(struct watched_jobs *jobs, struct session *session)
 	forget_launchers(jobs, now_ns);
 	forget_gone(jobs, seen);
 	for (size_t i = 0; i < seen->cnt && !found && err >= 0; i++) {
-		err = take(jobs, &seen->items[i], clock__ns(CLOCK_MONOTONIC) - now_ns);
+		err = take_training(jobs, &seen->items[i], clock__ns(CLOCK_MONOTONIC) - now_ns);
 		found = err > 0 ? &seen->items[i] : NULL;
 	}
 	err = found ? attach(jobs, seen, found, session) : err;
-	forget(jobs);
+	forget_ended(jobs);
 	return err ?: found != NULL;
 }
 

@@ -59,7 +59,7 @@ struct watched_jobs {
  * is polled before the next. 1: there may be more; 0; or -ENOMEM, or -errno of the session that ends
  * it.
  */
-int watched_jobs__look(struct watched_jobs *jobs, struct session *session);
+int watched_jobs__update(struct watched_jobs *jobs, struct session *session);
 /*
  * Leaves a job alone, or watches it again: all its processes, those too that come, and in the next session those that are there
  * now. 0 or -ENOMEM.

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The address at which scrapers get the metrics. A child of this process answers them (user/watch/http.h), as nobody and without
- * capabilities; it is started again if it ends.
+ * The address at which scrapers get the metrics. A child of this process answers them over HTTP (/metrics, and /healthz), as nobody and
+ * without capabilities; it is started again if it ends. What clients do costs the one that watches nothing.
  */
 #ifndef STEPFLAME_USER_WATCH_LISTENER_H
 #define STEPFLAME_USER_WATCH_LISTENER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
-#define LISTENER_TOKEN_MIN 16 /* characters */
 #define LISTENER_TOKEN_MAX 256
 
 struct listener_options {
@@ -46,5 +46,8 @@ int listener__open(struct listener *listener, const struct listener_options *opt
 /* Hands the metrics to the child; path: their file; NULL: there are none. Waits for nobody. */
 void listener__tell(struct listener *listener, const char *path, uint64_t now_ns);
 void listener__close(struct listener *listener); /* also when it is all zeros */
+
+#define HTTP_CLIENTS       50      /* connections at the same time; when there are more, all are closed */
+#define HTTP_METRICS_BYTES 4000000 /* of a file; a larger one is no metrics of ours */
 
 #endif

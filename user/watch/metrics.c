@@ -37,7 +37,7 @@ struct rank_metrics {
 };
 
 /* Also a process that has ended: the label of another one with its pid would be the same. */
-static struct rank_metrics *find(const struct metrics *metrics, uint32_t pid)
+static struct rank_metrics *find_rank_metrics(const struct metrics *metrics, uint32_t pid)
 {
 	struct rank_metrics *all = metrics->ranks.items;
 
@@ -60,7 +60,7 @@ static struct rank_metrics *least_wanted(const struct metrics *metrics)
 }
 
 /* trains: it has made a step. NULL: no memory, or METRICS_RANKS are there. */
-static struct rank_metrics *add(struct metrics *metrics, uint32_t pid, bool trains)
+static struct rank_metrics *add_rank(struct metrics *metrics, uint32_t pid, bool trains)
 {
 	struct rank_metrics *new = metrics->ranks.cnt < METRICS_RANKS ? array__add(&metrics->ranks, sizeof(*new))
 				   : trains                           ? least_wanted(metrics)
@@ -84,7 +84,7 @@ static void time_step(struct rank_metrics *rank, uint64_t ns)
 /* A step in a rest: its index is of all steps so far, where that of others counts those that were recorded. */
 static void add_tick(const struct metrics *metrics, const struct rec_step *record)
 {
-	struct rank_metrics *rank = find(metrics, record->pid);
+	struct rank_metrics *rank = find_rank_metrics(metrics, record->pid);
 
 	if (!rank || rank->ended_ns)
 		return;
@@ -99,7 +99,7 @@ static void add_tick(const struct metrics *metrics, const struct rec_step *recor
 
 static int add_step(struct metrics *metrics, const struct rec_step *record)
 {
-	struct rank_metrics *rank = find(metrics, record->pid);
+	struct rank_metrics *rank = find_rank_metrics(metrics, record->pid);
 	struct process_steps *times;
 	struct timed_step step;
 	int timed = step_times__add(&metrics->times, record, &step);
@@ -109,7 +109,7 @@ static int add_step(struct metrics *metrics, const struct rec_step *record)
 	times = step_times__of(&metrics->times, record->pid);
 	if (!times)
 		return 0;
-	rank = rank ?: add(metrics, record->pid, true);
+	rank = rank ?: add_rank(metrics, record->pid, true);
 	if (!rank) {
 		metrics->left_out++;
 		return 0;
@@ -143,26 +143,26 @@ int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t
 		add_tick(metrics, step);
 		break;
 	case REC_TARGET:
-		rank = find(metrics, target->pid);
+		rank = find_rank_metrics(metrics, target->pid);
 		if (!rank && target->role == ROLE_MAIN)
-			rank = add(metrics, target->pid, false);
+			rank = add_rank(metrics, target->pid, false);
 		if (rank)
 			rank->rank = target->rank;
 		break;
 	case REC_PROC:
-		rank = proc->event == PROC_EXIT ? find(metrics, proc->pid) : NULL;
+		rank = proc->event == PROC_EXIT ? find_rank_metrics(metrics, proc->pid) : NULL;
 		if (rank)
 			rank->ended_ns = now_ns ?: 1;
 		if (proc->event == PROC_EXIT)
 			step_times__forget(&metrics->times, proc->pid);
 		break;
 	case REC_REST:
-		rank = find(metrics, rest->pid);
+		rank = find_rank_metrics(metrics, rest->pid);
 		if (rank)
 			rank->rest = *rest;
 		break;
 	case REC_OVERHEAD:
-		rank = find(metrics, overhead->pid);
+		rank = find_rank_metrics(metrics, overhead->pid);
 		if (rank)
 			rank->overhead = *overhead;
 		break;
@@ -434,7 +434,7 @@ int metrics__write(struct metrics *metrics, const struct watched_jobs *jobs, con
 
 bool metrics__progress(const struct metrics *metrics, uint32_t pid, struct rank_progress *out)
 {
-	const struct rank_metrics *rank = find(metrics, pid);
+	const struct rank_metrics *rank = find_rank_metrics(metrics, pid);
 
 	if (rank)
 		*out = (struct rank_progress){

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "user/elf/elf.h"
-#include "user/x86/flow_node.h"
+#include "user/x86/insn.h"
 
 struct flow_edge {
 	uint32_t from, to;

@@ -6,7 +6,6 @@
 #ifndef STEPFLAME_USER_ANALYSIS_CAUSE_BLAME_H
 #define STEPFLAME_USER_ANALYSIS_CAUSE_BLAME_H
 
-#include "user/analysis/place/cpu_class.h"
 #include "user/analysis/place/place.h"
 #include "user/analysis/steps/slow.h"
 #include "user/analysis/steps/steps.h"

@@ -200,8 +200,8 @@ static bool is_launcher(const struct job *job, const struct steps *steps, const 
 }
 
 /* before: how many minutes the processes before it have. */
-static int build(struct job *job, const struct steps *steps, struct minutes_of *of, struct minute_wait **waits,
-		 size_t before)
+static int build_minutes(struct job *job, const struct steps *steps, struct minutes_of *of, struct minute_wait **waits,
+			 size_t before)
 {
 	size_t slot_cnt;
 	int64_t last;
@@ -255,7 +255,8 @@ struct minutes *minutes__new(struct job *job, const struct steps *steps, int *er
 		if (targets[i].role != ROLE_MAIN || is_launcher(job, steps, &targets[i]))
 			continue;
 		minutes->all[minutes->cnt].target = &targets[i];
-		*err = build(job, steps, &minutes->all[minutes->cnt], &minutes->waits[minutes->cnt], minute_cnt);
+		*err = build_minutes(job, steps, &minutes->all[minutes->cnt], &minutes->waits[minutes->cnt],
+				     minute_cnt);
 		minute_cnt += minutes->all[minutes->cnt++].cnt;
 	}
 	if (!*err)

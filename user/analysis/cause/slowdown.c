@@ -74,7 +74,7 @@ static int find_where(const uint64_t *ns, size_t cnt, struct slowdown *out)
 }
 
 /* Do the steps before and those after last long enough? */
-static bool lasts(const struct step_track *track, size_t at)
+static bool lasts_from(const struct step_track *track, size_t at)
 {
 	const struct step *steps = track->steps;
 
@@ -111,7 +111,7 @@ int slowdown__find(struct job *job, const struct steps *steps, const struct step
 	for (size_t i = 0; i < track->step_cnt; i++)
 		ns[i] = duration_ns(&track->steps[i]);
 	err = find_where(ns, track->step_cnt, out);
-	if (out->at && !lasts(track, out->at))
+	if (out->at && !lasts_from(track, out->at))
 		out->at = 0;
 	if (!err && out->at)
 		err = find_why(job, steps, track, ns, out);

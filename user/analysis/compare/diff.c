@@ -23,8 +23,8 @@
 #include "user/lib/percentile.h"
 #include "user/lib/saturating.h"
 #include "user/model/job.h"
+#include "user/model/processes.h"
 #include "user/model/samples.h"
-#include "user/model/seen.h"
 
 const char *diff__section_name(enum diff_section section)
 {

@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include "user/analysis/gpu/gpu_ops.h"
-#include "user/analysis/place/cpu_class.h"
-#include "user/analysis/place/syscalls.h"
+#include "user/analysis/place/place.h"
 #include "user/lib/saturating.h"
 #include "user/model/labels.h"
 #include "user/model/stacks.h"

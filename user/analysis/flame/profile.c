@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/analysis/place/cpu_class.h"
+#include "user/analysis/place/place.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
 #include "user/lib/search.h"

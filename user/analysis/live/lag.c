@@ -20,7 +20,7 @@ struct lag_member {
 	struct block now, blocks[LAG_BLOCKS]; /* each at its number modulo that */
 };
 
-static struct lag_member *find(const struct lag *lag, uint32_t pid)
+static struct lag_member *find_member(const struct lag *lag, uint32_t pid)
 {
 	struct lag_member *all = lag->members.items;
 
@@ -50,7 +50,7 @@ static void begin_again(struct lag *lag, const struct lag_member *of)
 
 int lag__add_process(struct lag *lag, const struct rec_job *job)
 {
-	struct lag_member *member = find(lag, job->pid), new = {.pid = job->pid};
+	struct lag_member *member = find_member(lag, job->pid), new = {.pid = job->pid};
 
 	memcpy(new.name, job->name, sizeof(new.name));
 	memcpy(new.meets, job->meets, sizeof(new.meets));
@@ -68,7 +68,7 @@ int lag__add_process(struct lag *lag, const struct rec_job *job)
 
 void lag__end_process(struct lag *lag, uint32_t pid)
 {
-	struct lag_member *all = lag->members.items, *member = find(lag, pid), gone;
+	struct lag_member *all = lag->members.items, *member = find_member(lag, pid), gone;
 
 	if (!member)
 		return;
@@ -101,7 +101,7 @@ static struct block sum_of(const struct lag_member *member, size_t from, size_t 
 }
 
 /* In some of its blocks. A process that is in no collective is one that nobody waits for. */
-static struct comparison compare(const struct lag *lag, const struct lag_member *member, size_t from, size_t to)
+static struct comparison compare_blocks(const struct lag *lag, const struct lag_member *member, size_t from, size_t to)
 {
 	const struct lag_member *all = lag->members.items;
 	struct block own = sum_of(member, from, to);
@@ -136,14 +136,14 @@ static bool is_straggler(const struct lag *lag, const struct lag_member *member,
 	size_t to = member->block_cnt, from = to - LAG_BLOCKS;
 	double more_ns;
 
-	*together = compare(lag, member, from, to);
+	*together = compare_blocks(lag, member, from, to);
 	more_ns = together->own_ns - together->others_own_ns;
 	if (!together->comm_ns || !is_above(together, percent) ||
 	    more_ns * 200 < percent * (together->own_ns + together->comm_ns) ||
 	    (together->others_comm_ns - together->comm_ns) * 2 < more_ns)
 		return false;
 	for (size_t i = from; i < to; i++) {
-		const struct comparison one = compare(lag, member, i, i + 1);
+		const struct comparison one = compare_blocks(lag, member, i, i + 1);
 
 		if (!is_above(&one, percent / 2))
 			return false;
@@ -177,7 +177,7 @@ static void end_block(struct lag *lag, const struct lag_member *of, uint64_t now
 	}
 }
 
-static bool look(struct lag *lag, const struct lag_member *of, double percent, struct lag_found *found)
+static bool find_lag(struct lag *lag, const struct lag_member *of, double percent, struct lag_found *found)
 {
 	struct lag_member *all = lag->members.items;
 	bool seen = false;
@@ -187,7 +187,7 @@ static bool look(struct lag *lag, const struct lag_member *of, double percent, s
 
 		if (!are_of_one_job(&all[i], of))
 			continue;
-		last = compare(lag, &all[i], all[i].block_cnt - 1, all[i].block_cnt);
+		last = compare_blocks(lag, &all[i], all[i].block_cnt - 1, all[i].block_cnt);
 		if (!is_above(&last, percent / 2))
 			all[i].told = false;
 		if (seen || all[i].told || !is_straggler(lag, &all[i], percent, &together))
@@ -204,7 +204,7 @@ static bool look(struct lag *lag, const struct lag_member *of, double percent, s
 
 bool lag__add_step(struct lag *lag, const struct timed_step *step, uint32_t percent, struct lag_found *found)
 {
-	struct lag_member *member = find(lag, step->pid);
+	struct lag_member *member = find_member(lag, step->pid);
 	uint64_t besides_ns = step->besides_ns + step->comm_ns;
 
 	if (!member)
@@ -223,7 +223,7 @@ bool lag__add_step(struct lag *lag, const struct timed_step *step, uint32_t perc
 	if (!is_block_over(lag, member, step->end_ns))
 		return false;
 	end_block(lag, member, step->end_ns);
-	return look(lag, member, percent, found);
+	return find_lag(lag, member, percent, found);
 }
 
 void lag__free(struct lag *lag)

@@ -10,7 +10,7 @@ static uint64_t median(const uint64_t *values, size_t cnt)
 	return percentile__of(values, cnt, 50, sorted);
 }
 
-static void keep(struct pace *pace, uint64_t duration_ns)
+static void keep_step(struct pace *pace, uint64_t duration_ns)
 {
 	if (pace->skipped++ % pace->stride)
 		return;
@@ -31,7 +31,7 @@ static bool is_longer(const struct pace_change *change, uint32_t half_percents)
 }
 
 /* A window has ended. True: the process is slower now. */
-static bool compare(struct pace *pace, uint64_t window_ns, uint32_t percent)
+static bool compare_windows(struct pace *pace, uint64_t window_ns, uint32_t percent)
 {
 	struct pace_change *change = &pace->change;
 
@@ -64,11 +64,11 @@ bool pace__add(struct pace *pace, uint64_t step, uint64_t end_ns, uint64_t durat
 		pace->first_step = step;
 		pace->begin_ns = end_ns > duration_ns ? end_ns - duration_ns : 0;
 	}
-	keep(pace, duration_ns);
+	keep_step(pace, duration_ns);
 	if (++pace->steps < PACE_STEPS_MIN || end_ns < pace->begin_ns + PACE_NS)
 		return false;
 	window_ns = median(pace->samples, pace->cnt);
-	slower = compare(pace, window_ns, percent);
+	slower = compare_windows(pace, window_ns, percent);
 	if (!pace->change.usual_ns)
 		pace->medians[pace->windows++ % PACE_WINDOWS] = window_ns;
 	pace->stride = 0;

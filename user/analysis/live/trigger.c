@@ -18,7 +18,7 @@
 /* A process that makes steps. */
 struct watched {
 	uint32_t pid;
-	bool told; /* that it stands still */
+	bool reported; /* that it stands still */
 	bool rests;
 	uint64_t ns[TRIGGER_STEPS]; /* the last steps, each at its number modulo that */
 	uint64_t step_cnt;
@@ -63,7 +63,7 @@ void trigger__free(struct trigger *trigger)
 	free(trigger);
 }
 
-static struct watched *find(const struct trigger *trigger, uint32_t pid)
+static struct watched *find_watched_process(const struct trigger *trigger, uint32_t pid)
 {
 	struct watched *all = trigger->processes.items;
 
@@ -73,7 +73,7 @@ static struct watched *find(const struct trigger *trigger, uint32_t pid)
 	return NULL;
 }
 
-static size_t kept(const struct watched *process)
+static size_t kept_steps(const struct watched *process)
 {
 	return process->step_cnt < TRIGGER_STEPS ? process->step_cnt : TRIGGER_STEPS;
 }
@@ -82,7 +82,7 @@ static uint64_t longest_ns(const struct watched *process)
 {
 	uint64_t ns = 0;
 
-	for (size_t i = 0; i < kept(process); i++)
+	for (size_t i = 0; i < kept_steps(process); i++)
 		ns = process->ns[i] > ns ? process->ns[i] : ns;
 	return ns;
 }
@@ -91,7 +91,7 @@ static uint64_t longest_ns(const struct watched *process)
 static uint64_t median_ns(const struct watched *process)
 {
 	uint64_t sorted[TRIGGER_STEPS];
-	size_t cnt = kept(process);
+	size_t cnt = kept_steps(process);
 
 	return cnt ? percentile__of(process->ns, cnt, 50, sorted) : 0;
 }
@@ -118,7 +118,7 @@ static int add_event(struct trigger *trigger, enum trigger_kind kind, const stru
 		if (all[i].pid == process->pid && all[i].kind == kind)
 			return 0;
 	if (trigger->events.cnt == TRIGGER_EVENTS_MAX) {
-		all[0].untold++;
+		all[0].unreported++;
 		return 0;
 	}
 	event.seen = true;
@@ -159,7 +159,7 @@ static int add_to_lag(struct trigger *trigger, const struct timed_step *step)
 	    !lag__add_step(&trigger->lag, step,
 			   trigger->options.percent[TRIGGER_STRAGGLER] ?: TRIGGER_STRAGGLER_PERCENT, &found))
 		return 0;
-	process = find(trigger, found.pid);
+	process = find_watched_process(trigger, found.pid);
 	return !process ? 0
 			: add_event(trigger, TRIGGER_STRAGGLER, process,
 				    (struct trigger_event){.start_ns = found.since_ns,
@@ -171,12 +171,12 @@ static int add_to_lag(struct trigger *trigger, const struct timed_step *step)
 /* A step in a rest: nobody knows whether its time was for validation or a checkpoint, so that it is not called slow. */
 static int add_tick(struct trigger *trigger, const struct rec_step *record)
 {
-	struct watched *process = find(trigger, record->pid);
+	struct watched *process = find_watched_process(trigger, record->pid);
 	struct timed_step step;
 
 	if (!process || record->time_ns < process->active_ns)
 		return 0;
-	process->told = false;
+	process->reported = false;
 	process->active_ns = process->step_end_ns = record->time_ns;
 	step = (struct timed_step){.index = process->last_step, .end_ns = record->time_ns};
 	return record->phase_ns[PHASE_OTHER] ? add_to_pace(trigger, process, &step, record->phase_ns[PHASE_OTHER]) : 0;
@@ -185,7 +185,7 @@ static int add_tick(struct trigger *trigger, const struct rec_step *record)
 static int add_step(struct trigger *trigger, const struct rec_step *record)
 {
 	uint64_t ns, given_ns = trigger->options.ns[TRIGGER_SLOW];
-	struct watched *process = find(trigger, record->pid);
+	struct watched *process = find_watched_process(trigger, record->pid);
 	struct timed_step step;
 	int timed = step_times__add(&trigger->times, record, &step), err = 0;
 
@@ -197,7 +197,7 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 			return -ENOMEM;
 		process->pid = record->pid;
 	}
-	process->told = false;
+	process->reported = false;
 	ns = step.duration_ns > step.besides_ns ? step.duration_ns - step.besides_ns : 0;
 	process->active_ns = process->step_end_ns = step.end_ns;
 	process->last_step = step.index;
@@ -265,19 +265,19 @@ int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t
 		return step->rule == STEP_TICK ? add_tick(trigger, step) : add_step(trigger, step);
 	else if (record->type == REC_JOB)
 		return lag__add_process(&trigger->lag, (const void *)record);
-	else if (record->type == REC_REST && (process = find(trigger, rest->pid)))
+	else if (record->type == REC_REST && (process = find_watched_process(trigger, rest->pid)))
 		set_rest(process, rest);
-	else if (record->type == REC_AGG && (process = find(trigger, agg->key.pid)))
+	else if (record->type == REC_AGG && (process = find_watched_process(trigger, agg->key.pid)))
 		process->calls += agg->val.calls;
 	else if (record->type == REC_PROC && proc->event == PROC_EXIT) {
 		lag__end_process(&trigger->lag, proc->pid);
-		process = find(trigger, proc->pid);
+		process = find_watched_process(trigger, proc->pid);
 		return process ? end_process(trigger, process, proc) : 0;
 	}
 	return 0;
 }
 
-const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_ns)
+const struct trigger_event *trigger__check(struct trigger *trigger, uint64_t now_ns)
 {
 	static const struct trigger_event none;
 	struct watched *all = trigger->processes.items;
@@ -286,7 +286,7 @@ const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_
 		uint64_t still_ns = now_ns > all[i].active_ns ? now_ns - all[i].active_ns : 0;
 		uint64_t given_ns = trigger->options.ns[TRIGGER_STALL];
 
-		if (all[i].told || all[i].rests || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
+		if (all[i].reported || all[i].rests || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
 			continue;
 		if (given_ns || still_ns > STALL_STEPS * median_ns(&all[i])) /* without memory: at the next look */
 			add_event(trigger, TRIGGER_STALL, &all[i],
@@ -304,9 +304,9 @@ void trigger__take(struct trigger *trigger)
 
 	if (!trigger->events.cnt)
 		return;
-	process = find(trigger, all[0].pid);
+	process = find_watched_process(trigger, all[0].pid);
 	if (all[0].kind == TRIGGER_STALL && process)
-		process->told = true;
+		process->reported = true;
 	memmove(all, all + 1, --trigger->events.cnt * sizeof(*all));
 }
 

@@ -63,7 +63,7 @@ struct trigger_event {
 		duration_ns; /* of the slow step, the stall so far, the median slower step, a straggler's own work in a step; without validation and checkpoints */
 	uint64_t median_ns;  /* of the steps before; the others' work;  0: there are none */
 	uint64_t longest_ns; /* likewise; of the last TRIGGER_STEPS alone */
-	uint64_t untold;     /* events that came while TRIGGER_EVENTS_MAX waited, this one first */
+	uint64_t unreported; /* events that came while TRIGGER_EVENTS_MAX waited, this one first */
 };
 
 struct trigger;
@@ -73,7 +73,7 @@ void trigger__free(struct trigger *trigger);                         /* accepts 
 /* Takes a record; NULL: a snapshot has ended. now_ns: CLOCK_MONOTONIC. 0 or -ENOMEM. */
 int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t now_ns);
 /* Looks for stalls. The first event that waits, or one that is not `seen`; it stays the trigger's, until the next call of any function. */
-const struct trigger_event *trigger__look(struct trigger *trigger, uint64_t now_ns);
+const struct trigger_event *trigger__check(struct trigger *trigger, uint64_t now_ns);
 /* The first event is taken; the same stall is none any more. */
 void trigger__take(struct trigger *trigger);
 /*

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +11,95 @@
 #include "user/lib/saturating.h"
 #include "user/model/job.h"
 
+/* ---- system calls ---- */
+
+static const char *const syscall_names[] = {
+#include "syscall_names.h" /* generated from <sys/syscall.h> */
+};
+
+const char *syscall__name(uint32_t number)
+{
+	return number < sizeof(syscall_names) / sizeof(*syscall_names) ? syscall_names[number] : NULL;
+}
+
+/* ---- kinds of code ---- */
+
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+
+/* Prefixes of file names. */
+static const char *const torch_libraries[] = {
+	"libtorch", "libc10",   "libgomp", "libiomp", "libomp",    "libmkl", "libdnnl",
+	"libcuda",  "libcudnn", "libjax_", "xla_",    "libcublas", "libcuf", "libcus",
+	"libnvrtc", "libnccl",  "libgloo", "libtbb",  "_C.",
+};
+
+static bool begins_with_any(const char *text, const char *const *beginnings, size_t cnt)
+{
+	for (size_t i = 0; i < cnt; i++)
+		if (!strncmp(text, beginnings[i], strlen(beginnings[i])))
+			return true;
+	return false;
+}
+
+/* For "symbol (library)": "library)"; "" if not known. */
+static const char *library_of(const char *native)
+{
+	const char *paren = native ? strrchr(native, '(') : NULL;
+
+	return paren ? paren + 1 : "";
+}
+
+/*
+ * Matches "libpython3.11.so.1.0", "python3.11", "python3.13t", but no C module such as
+ * "python_magic.cpython-311-x86_64-linux-gnu.so".
+ */
+static bool is_interpreter_library(const char *library)
+{
+	static const char *const shared[] = {"libpython"}, *const program[] = {"python"};
+
+	return begins_with_any(library, shared, COUNT(shared)) ||
+	       (begins_with_any(library, program, COUNT(program)) && !strstr(library, ".so"));
+}
+
+bool cpu_class__is_interpreter(const struct job *job, uint64_t native)
+{
+	return native && is_interpreter_library(library_of(job__name(job, native)));
+}
+
+enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample, enum phase phase)
+{
+	const char *library = library_of(sample->native ? job__name(job, sample->native) : NULL);
+
+	if (sample->kernel)
+		return CPU_KERNEL;
+	if (is_interpreter_library(library))
+		return CPU_PYTHON;
+	/*
+	 * In these phases, libc and similar code works for an operator (with JAX, code that XLA
+	 * generated has no library), or is negligible.
+	 */
+	switch (phase) {
+	case PHASE_FORWARD:
+	case PHASE_BACKWARD:
+	case PHASE_OPTIMIZER:
+	case PHASE_JIT:
+	case PHASE_COMPILE:
+	case PHASE_AWAIT:
+	case PHASE_TRANSFER:
+		return CPU_OP;
+	default:
+		break;
+	}
+	return begins_with_any(library, torch_libraries, COUNT(torch_libraries)) ? CPU_OP : CPU_NATIVE;
+}
+
 #define HALF        0.5
 #define RARE_STEP   0.005 /* of an ordinary step, and */
 #define RARE_EXCESS 0.05  /* of the excess: at or below both, ordinary steps hardly call the function */
 #define SHARED      0.9   /* of the ordinary steps' time: they are in the function all the time */
 #define SAME_LINE   0.98  /* of all time: such a line says nothing */
 
-/* ---- in ---- */
+/* ---- samples in ---- */
 
 static uint32_t line_code(const struct places *places, uint32_t line)
 {
@@ -229,7 +312,7 @@ bool place__is_users(const struct job *job, uint32_t number)
 	return stacks__code(job__stacks(job), number).is_own;
 }
 
-/* ---- out ---- */
+/* ---- the function out ---- */
 
 enum wanted_function { WANTED_OUTERMOST, WANTED_INNERMOST };
 
@@ -263,7 +346,7 @@ struct rare_functions {
 	uint32_t outer, torchs_outer, any_outer, inner; /* installed functions; the first two are not private */
 };
 
-static void prefer(const struct place_search *s, uint32_t *best, uint32_t code, enum wanted_function wanted)
+static void prefer_better(const struct place_search *s, uint32_t *best, uint32_t code, enum wanted_function wanted)
 {
 	if (!*best || is_better(&s->codes[code], &s->codes[*best], wanted))
 		*best = code;
@@ -279,13 +362,13 @@ static struct rare_functions find_rare(const struct place_search *s, const struc
 		if (!t->more || !has_excess(s, t) || !is_rare(s, t))
 			continue;
 		if (place__is_users(job, i) && !is_nameless(job, i)) {
-			prefer(s, &rare.users_outer, i, WANTED_OUTERMOST);
-			prefer(s, &rare.users_inner, i, WANTED_INNERMOST);
+			prefer_better(s, &rare.users_outer, i, WANTED_OUTERMOST);
+			prefer_better(s, &rare.users_inner, i, WANTED_INNERMOST);
 		} else if (is_public(job, i)) {
-			prefer(s, is_torchs(job, i) ? &rare.torchs_outer : &rare.outer, i, WANTED_OUTERMOST);
+			prefer_better(s, is_torchs(job, i) ? &rare.torchs_outer : &rare.outer, i, WANTED_OUTERMOST);
 		}
-		prefer(s, &rare.any_outer, i, WANTED_OUTERMOST);
-		prefer(s, &rare.inner, i, WANTED_INNERMOST);
+		prefer_better(s, &rare.any_outer, i, WANTED_OUTERMOST);
+		prefer_better(s, &rare.inner, i, WANTED_INNERMOST);
 	}
 	return rare;
 }

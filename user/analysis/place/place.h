@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
+ * Which code samples are in: its kind, its system call, its line, its function.
+ *
  * Finds the function that holds the time by which one set of samples exceeds another: slow steps
  * against ordinary ones, a straggler against the other ranks. Takes samples, each in a slot, and
  * returns a function, as a user would name it. Refers to the job, which must not take records
@@ -8,7 +10,10 @@
 #ifndef STEPFLAME_USER_ANALYSIS_PLACE_PLACE_H
 #define STEPFLAME_USER_ANALYSIS_PLACE_PLACE_H
 
+#include <stdint.h>
+
 #include "user/lib/histograms.h"
+#include "user/model/job.h"
 #include "user/model/samples.h"
 
 struct job;
@@ -24,7 +29,7 @@ struct hotspot {
 /* "train.py:42 Rows.__getitem__" for a valid hotspot; malloc'ed; NULL: no memory. */
 char *hotspot__text(struct job *job, const struct hotspot *hotspot);
 
-/* Whether a function (a number for stacks__code) is the user's own: user/model/own_code.h. Needs job__samples. */
+/* Whether a function (a number for stacks__code) is the user's own: user/model/stacks.h. Needs job__samples. */
 bool place__is_users(const struct job *job, uint32_t code);
 
 /* All zeros except the job: empty. */
@@ -100,7 +105,7 @@ const struct hotspot *place__main(const struct place *place);
  */
 char *place__text(struct job *job, const struct place *place);
 
-/* Hotspots: the source lines that hold the samples, one line per stack, as chosen by places__lines. */
+/* ---- hotspots: the source lines that hold the samples, one line per stack, as chosen by places__lines ---- */
 
 /* All zeros except the first two fields, which must outlive it: empty. */
 struct hotspots {
@@ -116,5 +121,24 @@ int hotspots__add(struct hotspots *hotspots, uint32_t slot, const struct sample 
 /* Fills top[slot * cnt] with the `cnt` longest hotspots of each slot. 0 or -ENOMEM. */
 int hotspots__top(const struct hotspots *hotspots, size_t slot_cnt, size_t cnt, struct hotspot *top);
 void hotspots__free(struct hotspots *hotspots);
+
+/* "read"; NULL for a number that the build's headers did not define. */
+const char *syscall__name(uint32_t number);
+
+/* What a thread did on the CPU when the timer sampled it. */
+enum cpu_class {
+	CPU_PYTHON, /* the interpreter */
+	CPU_OP,     /* torch, and the libraries that it calls; in forward, backward and optimizer, all native code */
+	CPU_NATIVE, /* other native code */
+	CPU_KERNEL,
+	CPU__COUNT,
+};
+
+/*
+ * Whether a symbol (REC_NAME id, or 0) belongs to the interpreter: its time then counts as the
+ * Python function's.
+ */
+bool cpu_class__is_interpreter(const struct job *job, uint64_t native);
+enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample, enum phase phase);
 
 #endif

@@ -63,12 +63,12 @@ static double value_of_process(enum curve_kind kind, const struct rec_resources 
 static int visit_process_curve(const struct visit *v, enum curve_kind kind, const struct resource_samples *samples)
 {
 	const struct rec_resources *items = samples->items;
-	bool told = kind == CURVE_CPU || kind == CURVE_MEMORY;
+	bool shown = kind == CURVE_CPU || kind == CURVE_MEMORY;
 	int err = 0;
 
-	for (size_t i = 0; i < samples->cnt && !told; i++)
-		told = value_of_process(kind, &items[i], i + 1 < samples->cnt ? &items[i + 1] : NULL) > 0;
-	for (size_t i = 0; told && i < samples->cnt && !err; i++) {
+	for (size_t i = 0; i < samples->cnt && !shown; i++)
+		shown = value_of_process(kind, &items[i], i + 1 < samples->cnt ? &items[i + 1] : NULL) > 0;
+	for (size_t i = 0; shown && i < samples->cnt && !err; i++) {
 		const struct curve_point point = {
 			.kind = kind,
 			.pid = items->pid,
@@ -110,11 +110,11 @@ static int visit_machine(const struct visit *v, uint32_t pid, const struct machi
 	int err = 0;
 
 	for (enum curve_kind kind = CURVE_MACHINE_CPU; kind <= CURVE_MACHINE_SWAP && !err; kind++) {
-		bool told = kind != CURVE_MACHINE_SWAP;
+		bool shown = kind != CURVE_MACHINE_SWAP;
 
-		for (size_t i = 0; i < samples->cnt && !told; i++)
-			told = items[i].swap_bytes > items[i].swap_free_bytes;
-		for (size_t i = 0; told && i < samples->cnt && !err; i++) {
+		for (size_t i = 0; i < samples->cnt && !shown; i++)
+			shown = items[i].swap_bytes > items[i].swap_free_bytes;
+		for (size_t i = 0; shown && i < samples->cnt && !err; i++) {
 			struct machine_percent percent =
 				machine_percent__between(&items[i], i + 1 < samples->cnt ? &items[i + 1] : NULL);
 			const struct curve_point point = {
@@ -376,7 +376,7 @@ static int add_sum(struct collect *c, enum use_kind kind)
 /* ---- what is left ---- */
 
 /* Makes one point of several: of memory it has the most, of the others the mean. */
-static void thin(struct use_curve *curve)
+static void thin_curve(struct use_curve *curve)
 {
 	struct use_point *points = curve->points.items;
 	size_t cnt = curve->points.cnt, several = (cnt + USE_POINTS_MAX - 1) / USE_POINTS_MAX;
@@ -407,7 +407,7 @@ static bool is_empty(const struct use_curve *curve)
 	return true;
 }
 
-static void finish(struct use_curves *uses)
+static void finish_curves(struct use_curves *uses)
 {
 	struct use_curve *all = uses->all.items;
 	size_t kept = 0;
@@ -417,7 +417,7 @@ static void finish(struct use_curves *uses)
 			free(all[i].points.items);
 			continue;
 		}
-		thin(&all[i]);
+		thin_curve(&all[i]);
 		all[kept++] = all[i];
 	}
 	uses->all.cnt = kept;
@@ -435,7 +435,7 @@ int use_curves__add(struct use_curves *uses, struct job *job, const struct steps
 		free(c.sums[kind].changes.items);
 	}
 	if (!err)
-		finish(uses);
+		finish_curves(uses);
 	uses->recording_cnt++;
 	return err;
 }

@@ -369,7 +369,7 @@ static void share_cpu(struct front_search *f, struct in_front *front)
 		front->cpu[phase] = (double)ns[phase] / all;
 }
 
-static int find(struct front_search *f, struct in_front *front)
+static int find_front(struct front_search *f, struct in_front *front)
 {
 	int err = prepare(f) ?: each_sample(f, count_seen);
 
@@ -396,7 +396,7 @@ int in_front__find(struct job *job, const struct by_thread *by_thread, const str
 	int err;
 
 	*front = (struct in_front){0};
-	err = track->thread ? find(&f, front) : 0;
+	err = track->thread ? find_front(&f, front) : 0;
 	free(f.is_model);
 	free(f.is_environment);
 	free(f.votes);

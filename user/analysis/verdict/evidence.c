@@ -485,7 +485,7 @@ static void name_them(const struct threads_search *f, char text[48])
 		snprintf(text, 48, "process %u", REC_PID(f->pid));
 }
 
-static void say(struct threads_search *f, const struct place *place)
+static void say_threads_place(struct threads_search *f, const struct place *place)
 {
 	struct judge *j = f->j;
 	unsigned int cause = 0;
@@ -544,7 +544,7 @@ static bool say_threads(struct judge *j)
 		err = find_what_it_does(&f, &place);
 		if (!err) {
 			j->thread = judge_outside(&f);
-			say(&f, &place);
+			say_threads_place(&f, &place);
 		}
 	}
 	intern__free(&f.wakers);

@@ -79,7 +79,7 @@ static int print_value(const json_t *value, FILE *out)
 
 int csv__heads(struct csv *csv, json_t *row)
 {
-	const char *key, *gap = "";
+	const char *key, *separator = "";
 	json_t *value;
 	int failed;
 
@@ -88,9 +88,9 @@ int csv__heads(struct csv *csv, json_t *row)
 	json_decref(row);
 	json_object_foreach(csv->columns, key, value)
 	{
-		fputs(gap, csv->out);
+		fputs(separator, csv->out);
 		print_field(key, csv->out);
-		gap = ",";
+		separator = ",";
 	}
 	fputs(LINE_END, csv->out);
 	return failed ? -ENOMEM : 0;
@@ -99,16 +99,16 @@ int csv__heads(struct csv *csv, json_t *row)
 int csv__row(struct csv *csv, json_t *row)
 {
 	json_t *flat = json_object(), *value;
-	const char *key, *gap = "";
+	const char *key, *separator = "";
 	int failed = row ? flatten(row, "", flat) : 1;
 
 	if (!failed && !csv->columns)
 		failed = csv__heads(csv, json_incref(row));
 	json_object_foreach(csv->columns, key, value)
 	{
-		fputs(gap, csv->out);
+		fputs(separator, csv->out);
 		failed |= print_value(json_object_get(flat, key), csv->out);
-		gap = ",";
+		separator = ",";
 	}
 	fputs(LINE_END, csv->out);
 	json_decref(flat);

@@ -27,6 +27,11 @@ struct cell cell__last(int place, const char *head, char *text)
 	return cell__new(NULL, place, head, 0, 0, value);
 }
 
+struct cell cell__text(int place, int width, json_t *value)
+{
+	return cell__new(NULL, place, "", width, 0, value);
+}
+
 struct cell cell__json(const char *key, json_t *value)
 {
 	return cell__new(key, 0, NULL, 0, 0, value);
@@ -168,7 +173,7 @@ static void print_row(struct table *table, const struct cell *cells, size_t cnt)
 		fprintf(table->out, "%s\n", table->title);
 	if (first && wide)
 		print_table_line(table, cells, cnt, LINE_RULE);
-	if (first)
+	if (first && !table->headless)
 		print_table_line(table, cells, cnt, LINE_HEAD);
 	if (table->ruled || (first && table->rules != RULES_NONE))
 		print_table_line(table, cells, cnt, LINE_RULE);

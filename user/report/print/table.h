@@ -28,6 +28,8 @@ struct cell {
 struct cell cell__new(const char *key, int place, const char *head, int width, int digits, json_t *value);
 /* A cell of the last column, of any width, of the text, and not in JSON. Takes text over. */
 struct cell cell__last(int place, const char *head, char *text);
+/* A cell that is in the text only, in a table that prints no heads. */
+struct cell cell__text(int place, int width, json_t *value);
 /* A cell that is in JSON only. */
 struct cell cell__json(const char *key, json_t *value);
 
@@ -48,8 +50,9 @@ struct table {
 	const char *gap;     /* text before columns that are aligned to the left */
 	const char *unknown; /* text for null */
 	enum table_rules rules;
-	bool ruled;  /* the caller sets it to get a line of dashes above the next row; RULES_WIDE: below it, too */
-	bool narrow; /* set by the first row: the terminal is too narrow for all columns */
+	bool headless; /* without a line of heads */
+	bool ruled;    /* the caller sets it to get a line of dashes above the next row; RULES_WIDE: below it, too */
+	bool narrow;   /* set by the first row: the terminal is too narrow for all columns */
 	size_t row_cnt;
 };
 

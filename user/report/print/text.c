@@ -79,7 +79,7 @@ static const char *after(const char *text, size_t cells)
 }
 
 /* Returns the beginning of the last so many columns, or fewer behind a wide character. */
-static const char *last(const char *text, size_t cells)
+static const char *last_cells(const char *text, size_t cells)
 {
 	const char *end = text + strlen(text);
 	size_t all = columns__of_text(text);
@@ -97,7 +97,8 @@ char *text__fit(const char *text, size_t width)
 	if (length <= width)
 		return whole;
 	head = (width - 1) / (strchr(whole, '/') ? 4 : 2);
-	if (asprintf(&cut, "%.*s…%s", (int)(after(whole, head) - whole), whole, last(whole, width - 1 - head)) < 0)
+	if (asprintf(&cut, "%.*s…%s", (int)(after(whole, head) - whole), whole, last_cells(whole, width - 1 - head)) <
+	    0)
 		cut = NULL;
 	free(whole);
 	return cut;

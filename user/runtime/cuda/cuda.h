@@ -4,7 +4,9 @@
 #define STEPFLAME_USER_RUNTIME_CUDA_CUDA_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "include/gpu.h"
 #include "user/proc/process.h"
@@ -31,5 +33,22 @@ bool cuda__is_library(const char *path);
  * size; "" without such a library.
  */
 void cuda__libraries(const struct process *process, char *text, uint32_t size);
+
+/* ---- what NVIDIA's kernel driver reports in /proc/driver/nvidia ---- */
+
+#define NVIDIA_VERSION "/proc/driver/nvidia/version"
+#define NVIDIA_PARAMS  "/proc/driver/nvidia/params"
+
+/*
+ * The driver's version ("555.42.06") from its file `version`, cut to size. 0 or -ENODATA when the
+ * file has none.
+ */
+int nvidia__version(FILE *file, char *version, size_t size);
+/*
+ * From the driver's file `params`: 1: only administrators may profile, 0: all may, -ENODATA: the
+ * file does not say. The file has the option NVreg_RestrictProfilingToAdminUsers under that name
+ * or, from newer drivers, as RmProfilingAdminOnly.
+ */
+int nvidia__restricts_profiling(FILE *file);
 
 #endif

@@ -7,9 +7,23 @@
 #include <stdint.h>
 
 #include "include/python.h"
+#include "user/elf/elf.h"
 #include "user/proc/process.h"
-#include "user/runtime/python/pygc.h"
 #include "user/runtime/python/pylayout.h"
+
+/* Where CPython reports that it collects garbage. */
+struct py_gc {
+	uint64_t callback; /* vaddr of invoke_gc_callback(..., phase, generation, ...) */
+	uint64_t start;    /* vaddr of the text "start" that it gets as phase; bits 0-11 differ from those of "stop" */
+	bool phase_first;  /* phase is its first argument, else its second */
+};
+
+/*
+ * Finds invoke_gc_callback, a static function, in an interpreter, stripped or not: PyGC_Collect, or
+ * a function that it calls, calls it with "start" and again with "stop". (CPython 3.8 to 3.12
+ * Modules/gcmodule.c, from 3.13 Python/gc.c.) 0, -ENOENT, or -errno of flow__new.
+ */
+int py_gc__find(const struct elf *elf, struct py_gc *out);
 
 /* Functions by vaddr in the interpreter's file; 0 when not found. */
 struct py_functions {
@@ -29,7 +43,7 @@ struct python {
 	struct py_process process;  /* what the BPF side needs */
 	uint64_t runtime;           /* address of _PyRuntime */
 	uint32_t walk[PY_WALK_CNT]; /* from `runtime` to the threads (pythread.h), as this process has the offsets */
-	/* not laid out as the built-in table has it: read from its own table, or of a version that is newer (pyoffsets.h) */
+	/* not laid out as the built-in table has it: read from its own table, or of a version that is newer (pylayout.h) */
 	bool tried;
 	bool started; /* the process had an interpreter; else facts that come from threads are still missing */
 };

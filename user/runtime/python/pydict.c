@@ -288,7 +288,7 @@ struct modules_request {
 };
 
 /* *out: how many modules there are, if that is another number. */
-static int look_at_modules(const void *in, struct deputy_out *out)
+static int search_modules(const void *in, struct deputy_out *out)
 {
 	const struct modules_request *r = in;
 	struct key_request request = {.pid = r->pid, .layout = r->python.process.layout, .is = r->is};
@@ -309,7 +309,7 @@ int py_modules__any(pid_t pid, const struct python *python, bool (*is)(const cha
 {
 	const struct modules_request request = {pid, *python, is, *cnt};
 	const struct deputy_out *answer;
-	int found = deputy__run(pid, look_at_modules, &request, sizeof(request), &answer);
+	int found = deputy__run(pid, search_modules, &request, sizeof(request), &answer);
 
 	if (found >= 0 && answer->size == sizeof(*cnt))
 		memcpy(cnt, answer->bytes, sizeof(*cnt));

@@ -14,7 +14,7 @@
  * (Py_Version, or the text that Py_GetVersion formats), layout, functions and thread state. *elf
  * (may be NULL) receives the opened file, which the caller frees; NULL on error. 0; -ENOENT no
  * CPython there; -ELIBACC its file may not be read; -EOPNOTSUPP a version outside the table that
- * has no table of its own that can be read (pyoffsets.h), a free-threaded build, or another Python,
+ * has no table of its own that can be read (pylayout.h), a free-threaded build, or another Python,
  * whose name is then the version ("PyPy"); -ENOTSUP the live process contradicts the table; or
  * -errno. On an error `out` has the version alone. A function, thread state, tss_offset or GIL that
  * is not found is not an error, but 0 or PY_TSTATE_UNKNOWN.

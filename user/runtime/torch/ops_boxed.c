@@ -114,7 +114,7 @@ static bool range_calls(const struct boxed_search *search, const struct function
 }
 
 /* A call of TELL at vaddr. */
-static int look_at_function(struct boxed_search *search, uint64_t vaddr)
+static int check_function(struct boxed_search *search, uint64_t vaddr)
 {
 	struct function_range range;
 
@@ -152,7 +152,7 @@ static int search_code(struct boxed_search *search, const struct op_code *code)
 	for (size_t i = 0; !err && op_code__next_call(code, &i, &target); i++)
 		if ((search->tell && target == search->tell) ||
 		    (entry - target <= 5 && is_tell(flow__import(search->elf, target))))
-			err = look_at_function(search, code->vaddr + i);
+			err = check_function(search, code->vaddr + i);
 	return err;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Shared by the files that find operators: ops.c, ops_code.c, ops_names.c, ops_abi.c, ops_nodes.c,
- * ops_boxed.c, ops_cache.c, and their unit test.
+ * Shared by the files that find operators: ops.c, ops_code.c, ops_nodes.c, ops_boxed.c, and
+ * their unit test.
  */
 #ifndef STEPFLAME_USER_RUNTIME_TORCH_OPS_PRIVATE_H
 #define STEPFLAME_USER_RUNTIME_TORCH_OPS_PRIVATE_H
@@ -100,7 +100,5 @@ int ops_nodes__find(const struct elf *elf, struct torch_node **node, size_t *nod
  * trusted.
  */
 int ops_cache__load(const struct elf *elf, const char *dir, struct torch_ops **out);
-/* Writes the cache; a failure is silent. */
-void ops_cache__save(const struct elf *elf, const char *dir, const struct torch_ops *ops);
 
 #endif

@@ -15,7 +15,7 @@ struct votes {
 };
 
 /* Operators whose first argument is a tensor. mov disp32(%reg),%reg: REX.W 8b, mod 10. */
-static int vote(const struct elf_symbol *symbol, void *ctx)
+static int vote_for_offset(const struct elf_symbol *symbol, void *ctx)
 {
 	struct votes *votes = ctx;
 	const uint8_t *code;
@@ -44,7 +44,7 @@ int tensor__sizes_offset(const struct elf *elf, uint32_t *offset)
 	struct votes votes = {.elf = elf};
 	uint32_t best = 0;
 
-	elf__each_symbol(elf, vote, &votes);
+	elf__each_symbol(elf, vote_for_offset, &votes);
 	for (uint32_t i = 0; i < OFFSET_MAX; i++)
 		if (votes.of[i] > votes.of[best])
 			best = i;

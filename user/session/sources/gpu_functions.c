@@ -8,7 +8,7 @@
 #include "include/probes.h"
 #include "user/runtime/cuda/cuda.h"
 #include "user/session/probe_cache.h"
-#include "user/x86/soft_ends.h"
+#include "user/x86/sites.h"
 
 #define FUNCTIONS_MAX 1024 /* per file; CUDA's libraries have some hundred */
 

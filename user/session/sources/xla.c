@@ -8,7 +8,7 @@
 
 #include "include/probes.h"
 #include "user/lib/log.h"
-#include "user/runtime/xla/pjrt.h"
+#include "user/runtime/xla/jax.h"
 #include "user/session/sources/natives.h"
 #include "user/session/state.h"
 

@@ -9,8 +9,8 @@
 
 #define CAUSE_BYTES 128
 
-/* In summary_words.c. They return static texts, or out. */
-static const char *summary_words__class(enum verdict_class class)
+/* In summary_text.c. They return static texts, or out. */
+static const char *summary_text__class(enum verdict_class class)
 {
 	static const char *const words[] = {
 		[VERDICT_UNCLEAR] = "nothing that stands out",
@@ -36,7 +36,7 @@ static const char *summary_words__class(enum verdict_class class)
 	return words[class];
 }
 
-const char *summary_words__cause(unsigned int cause)
+const char *summary_text__cause(unsigned int cause)
 {
 	static const char *const words[] = {
 		[CAUSE_RUN_QUEUE] = "waiting for a free CPU",
@@ -75,12 +75,12 @@ const char *summary_words__cause(unsigned int cause)
 	return cause < BLAME__END && words[cause] ? words[cause] : "no single cause";
 }
 
-const char *summary_words__plural(uint64_t cnt)
+const char *summary_text__plural(uint64_t cnt)
 {
 	return cnt == 1 ? "" : "s";
 }
 
-const char *summary_words__duration(double ns, char out[32])
+const char *summary_text__duration(double ns, char out[32])
 {
 	if (ns < 1e6)
 		snprintf(out, 32, "%.3g us", ns / 1e3);
@@ -91,7 +91,7 @@ const char *summary_words__duration(double ns, char out[32])
 	return out;
 }
 
-const struct blame_group *summary_words__group(const struct steps_of *of)
+const struct blame_group *summary_text__group(const struct steps_of *of)
 {
 	const struct verdict *verdict = &of->verdict;
 
@@ -112,7 +112,7 @@ const struct blame_group *summary_words__group(const struct steps_of *of)
 /* "sleeping"; where the step waits for another thread or process that does that, "waiting for process 4002 (sleeping)". */
 static void group_cause(const struct blame_group *group, uint32_t pid, char text[CAUSE_BYTES])
 {
-	const char *words = summary_words__cause(group->cause);
+	const char *words = summary_text__cause(group->cause);
 	bool passed = group->passed_ns && 2 * group->passed_ns >= group->wait_ns && group->waker_pid;
 
 	if (passed && group->waker_pid != pid)
@@ -123,12 +123,12 @@ static void group_cause(const struct blame_group *group, uint32_t pid, char text
 		snprintf(text, CAUSE_BYTES, "%s", words);
 }
 
-char *summary_words__limit(const struct steps_of *of)
+char *summary_text__limit(const struct steps_of *of)
 {
 	const struct verdict *verdict = &of->verdict;
-	const struct blame_group *group = summary_words__group(of);
+	const struct blame_group *group = summary_text__group(of);
 	char win[64] = "", in[64] = "", class[64] = "", cause[CAUSE_BYTES], *text;
-	const char *words = summary_words__class(verdict->class);
+	const char *words = summary_text__class(verdict->class);
 
 	if (group) {
 		group_cause(group, of->track->pid, cause);
@@ -141,15 +141,15 @@ char *summary_words__limit(const struct steps_of *of)
 		snprintf(win, sizeof(win), ": about %.0f %% of the time can be won", 100 * verdict->share);
 	if (group)
 		snprintf(in, sizeof(in), ", all in %u slow step%s", group->step_cnt,
-			 summary_words__plural(group->step_cnt));
+			 summary_text__plural(group->step_cnt));
 	if (verdict->class != VERDICT_UNCLEAR)
 		snprintf(class, sizeof(class), " (%s)", verdict_class__name(verdict->class));
 	else if (verdict->cause && !group)
-		words = summary_words__cause(verdict->cause);
+		words = summary_text__cause(verdict->cause);
 	return asprintf(&text, "%s%s%s%s", words, class, win, in) < 0 ? NULL : text;
 }
 
-char *summary_words__how(const struct steps_of *of, const struct blame_group *group)
+char *summary_text__how(const struct steps_of *of, const struct blame_group *group)
 {
 	bool is_phase =
 		group->cause == BLAME_CHECKPOINT || group->cause == BLAME_VALIDATION || group->cause == BLAME_GC;
@@ -163,7 +163,7 @@ char *summary_words__how(const struct steps_of *of, const struct blame_group *gr
 	return asprintf(&text, "%s%s%s", cause, generation, phase) < 0 ? NULL : text;
 }
 
-int summary_words__place(struct job *job, const struct blame_group *group, char **place)
+int summary_text__place(struct job *job, const struct blame_group *group, char **place)
 {
 	bool placed = group->place.outer.code || group->hotspots[0].ns;
 

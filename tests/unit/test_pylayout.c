@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "include/records.h"
-#include "user/runtime/python/pyoffsets.h"
+#include "user/runtime/python/pylayout.h"
 
 /* The tables of pyenv's 3.13.0, of Debian's 3.14.10 and 3.15.2, and of free-threaded 3.14.9 and 3.15.1, as they lie in their files. */
 
@@ -240,5 +240,5 @@ int main(void)
 		cmocka_unit_test(test_lies),  cmocka_unit_test(test_garbage),
 	};
 
-	return cmocka_run_group_tests_name("pyoffsets", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("pylayout", tests, NULL, NULL);
 }
