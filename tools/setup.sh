@@ -70,7 +70,8 @@ torchdata
 grain
 pyarrow
 zarr
-cython setuptools'
+cython setuptools
+nuitka'
 ZOO_GROUPS_OTHERS='transformers accelerate
 stable-baselines3
 torch-geometric'

@@ -34,6 +34,7 @@ STACKS = {
     211: [(NET, 0), (MODULE, 0), (LOOP, 8)],  # the model
     212: [(LOOP, 12)],  # backward
     213: [(LOG, 0), (LOOP, 20)],  # behind the step
+    215: [(LOAD, 4), (LOOP, 4)],
     214: [(WAITS, 0), (QUEUE, 0), (LOOP, 4)],  # in front, for what another thread hands over
 }
 

@@ -54,14 +54,15 @@ def test_long_batches(tmp_path):
 CHANCE = [3, 11, 14, 29, 37, 43, 58, 61, 70, 77, 95, 101, 118, 127, 131, 150, 155, 163, 187]
 
 
-def longer_steps(which, factors):
-    """Steps of 4 ms forward, 5 backward, 1 optimizer, on a CPU that some of them have to themselves: the others take `factors` times as long."""
+def longer_steps(which, factors, others=(), of_others=()):
+    """Steps of 4 ms forward, 5 backward, 1 optimizer; which of them take `factors` times as long, and which others `of_others` times."""
     yield from preamble()
     yield rec.boundary(PID, PID, 0, START, rule=3)
     at = START
     for index in range(1, 191):
         begin = at
-        phases = [0, 0, *(round(ms * MS * (times if index in which else 1)) for ms, times in zip((4, 5, 1), factors))]
+        times = factors if index in which else of_others if index in others else (1, 1, 1)
+        phases = [0, 0, *(round(ms * MS * one) for ms, one in zip((4, 5, 1), times))]
         at += sum(phases)
         for end in range(begin + 2 * MS, at, 2 * MS):
             yield rec.sample(PID, PID, rec.CPU, end, 2 * MS, 212, BACKWARD)
@@ -74,6 +75,14 @@ def test_slower_cpu(tmp_path, factors):
     found, _ = track(tmp_path, longer_steps(CHANCE, factors))
     (group,) = found["causes"]
     assert (group["cause"], group["phase"], group["count"], group["where"]) == ("unknown", None, len(CHANCE), [])
+
+
+def test_slower_cpu_beside(tmp_path):
+    """Slow steps of one phase do not hide that others were slow in all."""
+    found, _ = track(tmp_path, longer_steps(CHANCE, (1.8, 1.8, 1.8), range(5, 191, 20), (6, 1, 1)))
+    groups = {group["phase"]: group for group in found["causes"]}
+    assert (groups[None]["cause"], groups[None]["count"], groups[None]["where"]) == ("unknown", len(CHANCE), []), groups
+    assert (groups["forward"]["count"], groups["forward"]["rhythm"]["shortest"]) == (10, 20), groups
 
 
 @pytest.mark.parametrize(

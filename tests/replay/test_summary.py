@@ -96,7 +96,7 @@ def test_what_it_says(recording):
     assert "Recorded 3.0 s of process 4242, Python 3.11.2, torch 2.6.0+cpu" in said
     assert "Steps 200: median 10 ms, p99 70 ms, %.3g a second" % rate in said
     lost = 100 * 10 * SLEEP_MS / sum(durations)
-    assert "Limited by sleeping (input-bound): at most %.0f %% of the time can be won, all in 10 slow steps" % lost in said
+    assert "Limited by sleeping (input-bound): about %.0f %% of the time can be won, all in 10 slow steps" % lost in said
     assert "Try set num_workers in the DataLoader" in said
     assert "Slow steps 10 of 200 over " in said and "cost %.1f %% of the time" % lost in said
     assert "%.1f %% 10 steps, every 20th step: sleeping in data, at train.py:10 Rows.__getitem__" % lost in said

@@ -67,6 +67,29 @@ def test_other_thread(tmp_path, name):
     assert 0.69 < found["share"] < 0.71, found
 
 
+@pytest.mark.parametrize(
+    "rest, advice, share",
+    [
+        (("lock", (PID, PID)), "they wait to be asked", 0.3),  # asked earlier, they take as long still: what the steps do meanwhile is won
+        (("sleep", (0, 0)), "they work all the time", 0.7),
+        (("lock", (0, 0)), "or ask them earlier", 0.7),
+        (None, "or ask them earlier", 0.7),
+    ],
+)
+def test_meanwhile(tmp_path, rest, advice, share):
+    """What helps depends on what the other thread does while the steps do not wait for it."""
+    awaited = waits(HANDOVER, THREAD, (THREAD, READING, None, 13 * MS, (0, 0)))
+
+    def of_step(index, start):
+        yield from awaited(index, start)
+        if rest:
+            yield rec.sample(*THREAD, rec.WAIT, start + STEP - MS // 20, STEP - WAIT - MS // 10, HANDOVER, cause=rest[0], waker=rest[1])
+
+    found = verdict(tmp_path, of_step)["verdict"]
+    assert advice in found["next"][0], found
+    assert found["share"] == pytest.approx(share, abs=0.01), found
+
+
 OTHER, IN_C = 0, 1  # enum awaited_kind
 
 
@@ -196,40 +219,62 @@ def longer(index, extra):
     return extra if index % 10 == 0 else 0
 
 
-@pytest.mark.parametrize("stack, phase", [(210, "other"), (214, "data")], ids=["work", "queue"])
-def test_rare(tmp_path, stack, phase):
-    """What only slow steps do there is other work, unless it waits for what another thread hands over."""
+def rare(tmp_path, stack, cause, work=0):
+    """The report of a loop that waits in every 10th step, and works there for `work` ns."""
     records, at = list(preamble()) + [rec.boundary(PID, PID, 0, START, rule=3)], START
     for index in range(STEPS):
         extra = longer(index, 30 * MS)
         if extra:
-            records.append(rec.sample(PID, PID, rec.WAIT, at + extra, extra, stack, FORWARD, cause="lock" if stack == 214 else "sleep"))
+            records.append(rec.sample(PID, PID, rec.WAIT, at + extra, extra, stack, FORWARD, cause=cause))
+        if extra and work:
+            records.append(rec.sample(PID, PID, rec.CPU, at + extra + work, work, stack, FORWARD))
+            extra += work
         records.append(rec.sample(PID, PID, rec.CPU, at + extra + MS, 3 * MS, 211, FORWARD))
         records.append(rec.sample(PID, PID, rec.CPU, at + extra + STEP - MS, 3 * MS, 212, BACKWARD))
         at += STEP + extra
         records.append(rec.boundary(PID, PID, index + 1, at, [0, 0, 17 * MS + extra, 3 * MS], 3))
     file = tmp_path / "a.rec"
     file.write_bytes(rec.recording(records))
-    track = helpers.report(file, "--steps")
+    return helpers.report(file, "--steps")
+
+
+@pytest.mark.parametrize("stack, cause, phase", [(210, "sleep", "other"), (214, "lock", "data")], ids=["work", "queue"])
+def test_rare(tmp_path, stack, cause, phase):
+    """What only slow steps do there is other work, unless it waits for what another thread hands over."""
+    track = rare(tmp_path, stack, cause)
     seconds = {row["name"]: row["total_s"] for row in track["all"]["phases"]}
     assert seconds[phase] == pytest.approx(STEPS / 10 * 0.03, abs=1e-6), seconds
 
 
 @pytest.mark.parametrize(
-    "symbol, who",
+    "cause, advice",
+    [("sleep", "wait for the event itself"), ("child_wait", "look at its end in another thread"), ("pipe", "ask earlier"), ("fsync", None)],
+)
+def test_rare_wait(tmp_path, cause, advice):
+    """Of other work that is a wait, the advice is that of the wait."""
+    found = rare(tmp_path, 210, cause, work=5 * MS)["verdict"]
+    assert (found["class"] == "extra-work") == bool(advice), found
+    assert not advice or advice in found["next"][0], found
+
+
+@pytest.mark.parametrize(
+    "symbol, stack, who",
     [
-        ("__pyx_pf_5texts_parse (texts.cpython-311-x86_64-linux-gnu.so)", "Cython"),
-        ("impl_texts$$$function__1_parse (texts.cpython-311-x86_64-linux-gnu.so)", "Nuitka"),
-        ("parse (texts.cpython-311-x86_64-linux-gnu.so)", None),
-        ("impl_parse (libparse.so)", None),
+        ("__pyx_pf_5texts_parse (texts.cpython-311-x86_64-linux-gnu.so)", 210, "Cython"),
+        ("impl_texts$$$function__1_parse (texts.cpython-311-x86_64-linux-gnu.so)", 210, "Nuitka"),
+        ("parse (texts.cpython-311-x86_64-linux-gnu.so)", 210, None),
+        ("impl_parse (libparse.so)", 210, None),
+        ("train.cpython-311-x86_64-linux-gnu.so", 210, "Nuitka"),  # without symbols: at the first line of a function of train.py
+        ("train.cpython-311-x86_64-linux-gnu.so", 215, None),  # at another line: a function that calls a module of the same name
+        ("train.so", 210, None),
     ],
 )
-def test_compiled(tmp_path, symbol, who):
-    """Code that was compiled from Python has no frames: the line that calls it is told as such."""
+def test_compiled(tmp_path, symbol, stack, who):
+    """Code that was compiled from Python has no frames, or frames without lines: it is told as such."""
 
     def of_step(index, start):
         for i in range(3):
-            yield rec.sample(PID, PID, rec.CPU, start + i * 4 * MS + MS, 4 * MS, 210, FORWARD, native=950 if i else 0)
+            yield rec.sample(PID, PID, rec.CPU, start + i * 4 * MS + MS, 4 * MS, stack, FORWARD, native=950 if i else 0)
         yield rec.sample(PID, PID, rec.CPU, start + STEP - 5 * MS, MS, 211, FORWARD)
         yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
 

@@ -11,7 +11,6 @@ Markdown. Each job runs by itself, and the two of a kind in turn, twice.
 import argparse
 import os
 import re
-import signal
 import sys
 import tempfile
 import time
@@ -32,28 +31,31 @@ KINDS = {  # words that the advice has to have
     "saves": "save less often",
     "sleeps": "instead of sleeping",
     "evaluates": "do it less often",
-    "asks_late": "more threads or processes that get batches",
-    "answers_late": "ask them earlier",
+    "asks_late": "ask for the next batch before",
+    "answers_late": "ask those that the steps wait for earlier",
     "takes_lock": "what the other threads do",
     "opens_far": "a copy on a local disk",
     "validates": "validate less often",
     "recompiles": "torch.compile\\(dynamic=True\\)",
     "beside_others": "see what else runs",
     "in_quota": "raise the CPU limit",
-    "spawns": "look at its end in another thread|in another process",
-    "asks_pipe": "ask them earlier|ask earlier|more threads or processes that get batches",
+    "spawns": "look at its end in another thread",
+    "asks_pipe": "ask for the next batch before",
+    "looks_up": "maps files that do not stay in memory",
     "uneven_ranks": "find out what rank 1 does there",
     "syncs": "gradient accumulation with no_sync",
+    "jax_recompiles": "the same shapes",
+    "jax_awaits": "fewer float\\(\\)",
+    "jax_in_python": "under jax.jit",
 }
-
-
-FAULTS = {"beside_others": "hog", "in_quota": "quota", "uneven_ranks": "rank"}  # of the machine, without which it is as advised
+FAULTS = {"beside_others": "hog", "in_quota": "quota", "uneven_ranks": "rank", "looks_up": "memory"}  # of the machine, without which it is as advised
 RANKS = {"uneven_ranks": ([], []), "syncs": (["--wide"], ["--wide", "--accumulate"])}  # arguments of ranks.py, as it is and as advised
 BATCHES = {"syncs": 8}  # that a step has as advised
 
 
 def run_of(kind, advised, python, folder, number):
-    words = ("ranks.py", *RANKS[kind][advised]) if kind in RANKS else ("advised.py", kind, *(["advised"] if advised else []))
+    script = "advised_jax.py" if kind.startswith("jax_") else "advised.py"
+    words = ("ranks.py", *RANKS[kind][advised]) if kind in RANKS else (script, kind, *(["advised"] if advised else []))
     zoo.cases.PROGRAMS[kind] = Program(words, ranks=2 if kind in RANKS else 0, about="")
     os.environ["ADVISED_NUMBER"] = str(number)
     Path(folder).mkdir()
@@ -95,11 +97,6 @@ def measure(run, seconds, file=None):
         run.end()
 
 
-def end(number, frame):
-    """Ends what it has started, too."""
-    sys.exit(128 + number)
-
-
 def try_kind(kind, python, options, folder):
     before, after, promises, number, found = [], [], [], 0, None
     for i in range(options.rounds):
@@ -127,12 +124,17 @@ def main():
     p.add_argument("--seconds", type=float, default=8, help="length of a recording (default: %(default)s)")
     p.add_argument("--rounds", type=int, default=2, help="how often each job runs; the shortest step counts (default: %(default)s)")
     p.add_argument("--python", default=sys.executable, help="one that has torch")
+    p.add_argument("--jax-python", default=os.environ.get("STEPFLAME_JAX_PYTHON"), help="one that has JAX (tools/setup.sh python --jax)")
     options = p.parse_args()
-    signal.signal(signal.SIGTERM, end)
+    zoo.end_when_told()
     print("| job | class | advice | ms a step | promised | as advised | |\n|---|---|---|---|---|---|---|")
     for kind in options.kinds or KINDS:
+        python = options.jax_python if kind.startswith("jax_") else options.python
+        if not python:
+            print("| %s | no Python with JAX: --jax-python | | | | | |" % kind)
+            continue
         with tempfile.TemporaryDirectory(prefix="advised-") as folder:
-            print(try_kind(kind, options.python, options, Path(folder)), flush=True)
+            print(try_kind(kind, python, options, Path(folder)), flush=True)
 
 
 if __name__ == "__main__":

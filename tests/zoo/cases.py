@@ -65,6 +65,7 @@ class Case:
     python: str = "3.11"
     env: tuple = ()
     tolerated: frozenset = field(default=frozenset())  # causes of other slow steps that are so, or may be
+    timed: frozenset = field(default=frozenset())  # causes of other slow steps, whose time the program's own clock has as "planted"
 
     @property
     def name(self):
@@ -156,16 +157,17 @@ KINDS = (
     "answered_in_c lock_beside_queue "
     "accumulated_by_hand accumulated_and_compiled updated_by_hand opens_far opens_near lists_far "
     "signalled_by_lock signalled_twice held_while_read in_threes scaled short_epochs_set_up "
-    "drops_layers longer_batches"
+    "drops_layers longer_batches reports_each_step"
 )
 MACHINE = (
     "rewrites_file replaces_file reads_back copies_file writes_aio awaits_aio awaits_ring many_threads beside_threads beside_children "
     "copies_lists copies_texts "
     "walks_objects writes_beside_snapshot churns_memory "
-    "shares_array few_by_worker few_in_itself work_and_sleep work_and_collect labels_of_tasks labels_of_generators labels_in_turn"
+    "shares_array few_by_worker few_in_itself work_and_sleep sleep_and_work work_and_collect labels_of_tasks labels_of_generators labels_in_turn"
 )
 LIBRARIES = {
     "stateful_loader": "torchdata",
+    "stateful_loader_alone": "torchdata",
     "inherited_loader": None,
     "plain_loader": None,
     "from_grain": "grain",
@@ -173,9 +175,11 @@ LIBRARIES = {
     "from_zarr": "zarr",
     "slow_environment": "gymnasium",
     "quick_environments": "gymnasium",
+    "environments_in_turn": "gymnasium",
     "epochs_of_lightning": "lightning",
 }
 PACKAGED = {"editable": None, "wheel": None, "target": None, "inserted": None, "zipped": None, "cython": "Cython", "cython_loop": "Cython"}
+PACKAGED |= {"nuitka": "nuitka", "nuitka_loop": "nuitka"}
 
 
 def kinds_of(begin, script, kinds, needs=None):
@@ -337,8 +341,12 @@ CASES += [
     Case("loop_at_hand", Expect(frozenset({"CPU-starved"}), says="other programs", advice="see what else runs", no_advice="fewer"), "hog"),
     # of two ranks that take each other's CPUs, nobody holds the other one up
     Case("ddp_crowded", Expect(RANKS | {"CPU-starved"}), tolerated=WAITS | WORKED_ON),
-    # the disk takes longer at times
-    Case("machine_awaits_aio", fetched("DirectBlocks.read_block", "DirectBlocks.await_block", no_advice=SET_WORKERS), tolerated=frozenset({"poll", "disk_read"})),
+    # the disk takes longer at times, by the program's own clock
+    Case(
+        "machine_awaits_aio",
+        fetched("DirectBlocks.read_block", "DirectBlocks.await_block", says="waiting: disk_read", no_advice=SET_WORKERS),
+        timed=frozenset({"poll", "disk_read"}),
+    ),
     Case("machine_awaits_ring", fetched("Ring.read_ring", never="disk", no_advice=SET_WORKERS)),
     Case("loop_signalled_by_lock", fetched("Archive.fetch_item")),
     Case("loop_signalled_twice", outside("signalled_twice.<locals>.rank_answers", "thread-bound"), tolerated=frozenset({"thread_wait"})),
@@ -391,9 +399,25 @@ CASES += [
     Case("packaged_cython", fetched("main", "tokenize_text", prints="code that Cython compiled")),
     # the loop has no frames, so that nothing is in front of its model
     Case("packaged_cython_loop", Expect(PYTHON | {"input-bound"}, told="tokenize_text")),
+    Case("packaged_nuitka", fetched("main", "tokenize_text", prints="code that Nuitka compiled")),
+    Case("packaged_nuitka_loop", Expect(PYTHON | {"input-bound"}, told="tokenize_text")),
     Case("machine_labels_of_tasks", Expect(COMPUTES | {"input-bound", "extra-work"}, labels="score "), tolerated=WORKED_ON),
     Case("machine_labels_of_generators", Expect(COMPUTES | {"input-bound", "extra-work"}, labels="stream "), tolerated=WORKED_ON),
     Case("machine_labels_in_turn", Expect(COMPUTES | {"input-bound", "extra-work"}, labels="turn "), tolerated=WORKED_ON),
     Case("library_slow_environment", Expect(frozenset({"thread-bound", "input-bound"}), place=frozenset({"parse", "of_gymnasium.<locals>.Track.step"}))),
     Case("library_quick_environments", Expect(COMPUTES), tolerated=WORKED_ON),
+    # Controls: what stands behind the model is no data, whatever makes the batches
+    Case(
+        "loop_reports_each_step",
+        Expect(frozenset({"unclear"}), place=frozenset({"send_metrics"}), says="is spent sleeping", advice="wait for the event itself", never="data"),
+    ),
+    # a copy of DataLoader without workers wants some
+    Case("library_stateful_loader_alone", fetched("slow_row", advice=SET_WORKERS)),
+    # the pause takes more than the data
+    Case(
+        "machine_sleep_and_work",
+        Expect(frozenset({"unclear"}), place=frozenset({"pace"}), says="is spent sleeping", advice="wait for the event itself", never="goes into getting data"),
+    ),
+    # nobody else makes the steps of these environments: Python of the training process does, in front of the model
+    Case("library_environments_in_turn", Expect(PYTHON | {"input-bound"}, place=frozenset({"parse", "of_gymnasium.<locals>.Track.step"}), never="process")),
 ]

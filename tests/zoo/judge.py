@@ -16,6 +16,9 @@ GROUP_SHARE = 0.05  # of the time of all steps: slow steps that lost less are no
 QUOTA_SHARE = 0.05  # of the periods of a quota, that may be used up or not where the kernel has it otherwise: both ends of the window
 COPIED_SHARE = 0.4  # of the memory that copied pages take: it is known by a sample of them
 STARVED_SHARE = 0.05  # of the window, for which the program was ready to run and did not: other load is to blame, too
+DELAY_SHARE, DELAY_PART = 0.05, 0.3  # of the window, and of the kernel's figure, by which a wait for a CPU may differ from that figure
+TIMED_PART = 1.2  # so many times what the kernel, or the program's own clock, has of a wait may slow steps have lost to it
+RANK_PART = 0.5  # of what a rank is said to take longer for, that the kernel has to have of it, where other load is to blame
 
 
 @dataclass
@@ -25,6 +28,8 @@ class Truth:
     delayed_share: float  # of the window, for which the thread that trains waited for a CPU, by /proc
     quota: list = None  # periods of its quota of CPU time, and in how many that was used up, by the kernel
     labels: list = None  # when labels ended, by the program's clock
+    threads: dict = None  # by pid: how much CPU time its first thread had in the window, for how long it waited for a CPU, and its steps; by /proc
+    timed: list = None  # begin and end of what the program timed itself
     memory: float = None  # bytes a second by which the memory of all its processes grew, a page that they share once: Pss_Anon of smaps_rollup
 
     def of(self, found):
@@ -50,6 +55,17 @@ class Truth:
             middle = statistics.median(apart)
             best = min(best, (sum(abs(a - middle) for a in apart), middle))
         return best[1]
+
+
+    def delayed_seconds(self, seconds):
+        """Of the process that waited longest for a CPU."""
+        return max([self.delayed_share * seconds, *(delayed for _, delayed, _ in (self.threads or {}).values())])
+
+    def excess_seconds(self):
+        """By how much the waits that the program timed are longer than an ordinary one."""
+        lasted = [end - begin for begin, end in self.timed or []]
+        middle = statistics.median(lasted) if lasted else 0
+        return sum(max(0, one - middle) for one in lasted)
 
 
 @dataclass
@@ -83,9 +99,19 @@ def judge_steps(found, truth):
     return [(RIGHT, "")]
 
 
-def judge_class(found, expect, starved):
+def is_delayed(found, truth):
+    """Whether the steps waited for a CPU for as long as the kernel says of one of the program's processes."""
+    told = sum(phase["waits"].get("run_queue", 0) for phase in found["all"]["phases"]) / found["all"]["total_s"]
+    seconds = found["window"]["seconds"]
+    shares = [truth.delayed_share, *(delayed / seconds for _, delayed, _ in (truth.threads or {}).values())]
+    return any(share >= STARVED_SHARE and abs(told - share) <= max(DELAY_SHARE, DELAY_PART * share) for share in shares)
+
+
+def judge_class(found, expect, truth):
+    """Other load, too, may be what limits it. (What is said of a rank, judge_straggler judges.)"""
     told = found["verdict"]["class"]
-    if told in expect.classes or (starved and (told == "CPU-starved" or (told == "straggler" and expect.straggler is None))):
+    of_machine = (told == "CPU-starved" and is_delayed(found, truth)) or (told == "straggler" and expect.straggler is None)
+    if told in expect.classes or of_machine:
         return [(RIGHT, "")]
     return [(ABSTAINED if told in VAGUE_CLASSES else WRONG, "class %s" % told)]
 
@@ -118,9 +144,19 @@ def judge_group(group, expected, python):
     return out or [(RIGHT, "")]
 
 
-def judge_slow(found, expect, tolerated, python):
+def is_so(group, found, case, truth):
+    """Whether slow steps that are not the fault's have lost so much: to other load by the kernel, to a wait by the program's own clock."""
+    if group["cause"] == "run_queue":
+        return group["over_s"] <= TIMED_PART * truth.delayed_seconds(found["window"]["seconds"])
+    if group["cause"] in case.timed:
+        return group["over_s"] <= TIMED_PART * truth.excess_seconds()
+    return group["cause"] in case.tolerated
+
+
+def judge_slow(found, case, truth):
+    expect, python = case.expect, case.python
     total = found["all"]["total_s"] if found["all"] else 0
-    groups = [g for g in found["causes"] if g["over_s"] >= GROUP_SHARE * total and g["cause"] not in tolerated]
+    groups = [g for g in found["causes"] if g["over_s"] >= GROUP_SHARE * total and not is_so(g, found, case, truth)]
     if expect.slow:
         if not groups:
             return [(RIGHT if expect.slow.optional else ABSTAINED, "slow steps not told")]
@@ -128,12 +164,27 @@ def judge_slow(found, expect, tolerated, python):
     return [(WRONG, "slow steps: %s" % g["cause"]) for g in groups if g["cause"] != "unknown"] or [(RIGHT, "")]
 
 
-def judge_straggler(found, expect, starved):
+def lacks_cpu(found, truth):
+    """
+    Whether the kernel says of a rank that is told to be slower that it waited longer for a CPU, or needed more CPU time for the same steps,
+    than the others: by half of what is told at least.
+    """
+    threads = {int(pid): row for pid, row in (truth.threads or {}).items() if row[2]}
+    own = threads.pop(found["straggler"]["pid"], None)
+    if not own or not threads:
+        return False
+    column = 1 if found["verdict"]["cause"] == "run_queue" else 0 if "its CPU is slower" in found["verdict"]["why"] else None
+    if column is None:
+        return False
+    others = statistics.mean(row[column] / row[2] for row in threads.values())
+    return own[column] / own[2] - others >= RANK_PART * found["verdict"]["share"] * found["median_s"]
+
+
+def judge_straggler(found, expect, truth):
     """With other load on the machine a rank may have less of a CPU than the others, or a slower one."""
     told = found["straggler"]
     if expect.straggler is None:
-        of_machine = told and starved and (found["verdict"]["cause"] == "run_queue" or "its CPU is slower" in found["verdict"]["why"])
-        return [(WRONG, "straggler %s" % told["rank"])] if told and not of_machine else []
+        return [(WRONG, "straggler %s" % told["rank"])] if told and not lacks_cpu(found, truth) else []
     if not told:
         return [(ABSTAINED, "no straggler")]
     return [(RIGHT if told["rank"] == expect.straggler else WRONG, "straggler %s" % told["rank"])]
@@ -213,14 +264,10 @@ def judge_labels(found, expect, truth, texts):
 
 def judge(found, case, truth, texts):
     """(right, wrong or abstained; why)"""
-    starved = truth.delayed_share >= STARVED_SHARE
-    tolerated = case.tolerated | ({"run_queue"} if starved and "CPU-starved" not in case.expect.classes else frozenset())
-    if "CPU-starved" in case.expect.classes:
-        tolerated = case.tolerated | {"run_queue"}
     all_of_it = judge_steps(found, truth)
     if found["steps"]:
-        all_of_it += judge_class(found, case.expect, starved) + judge_slow(found, case.expect, tolerated, case.python)
-        all_of_it += judge_straggler(found, case.expect, starved) + judge_place(found, case.expect, case.python)
+        all_of_it += judge_class(found, case.expect, truth) + judge_slow(found, case, truth)
+        all_of_it += judge_straggler(found, case.expect, truth) + judge_place(found, case.expect, case.python)
         all_of_it += judge_words(found, case.expect) + judge_quota(found, truth)
         all_of_it += judge_copied(texts, truth)
         all_of_it += judge_more(found, case.expect, texts) + judge_labels(found, case.expect, truth, texts)

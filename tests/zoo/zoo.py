@@ -8,6 +8,8 @@ Prints a table in Markdown, and keeps it with all recordings in the folder --out
 """
 
 import argparse
+import ctypes
+import dataclasses
 import json
 import os
 import re
@@ -46,6 +48,7 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # threads that spin for each other make steps of all lengths, where others take their cores
 }
 HOG = "while True: pass"
+LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 
 
 class Skip(Exception):
@@ -65,8 +68,22 @@ def put_first(pid):
 
 
 def come_first():
+    """For what is started here, which a session of its own would let live on when this one is killed."""
     os.setsid()
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     put_first("self")
+
+
+def end_when_told():
+    """What would end this program at once lets it end what it has started first, and thaw what it has frozen."""
+
+    def leave(number, frame):
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, leave)
 
 
 def make_limit(fault):
@@ -206,30 +223,35 @@ class Run:
         self.log.close()
 
 
-def delayed_seconds(pid):
-    """For how long a process's first thread was ready to run, and did not."""
-    return int(Path("/proc/%d/schedstat" % pid).read_text().split()[1]) / 1e9
+def used_seconds(pid):
+    """How much CPU time a process's first thread has had, and for how long it was ready to run, and did not."""
+    return [int(word) / 1e9 for word in Path("/proc/%d/schedstat" % pid).read_text().split()[:2]]
+
+
+def threads_of(run):
+    """{pid: CPU time, wait for a CPU, steps} of each process that makes steps."""
+    return {pid: [*used_seconds(pid), len(log["step"])] for pid, log in run.logs().items() if log["step"]}
 
 
 def record(run, seconds, file):
-    """Records the program. (begin of the window by its clock, share of it for which it waited for a CPU)"""
-    pid, _ = run.trainer()
+    """Records the program. (begin of the window by its clock, what threads_of tells of the window)"""
     with tempfile.TemporaryFile() as err:
         command = [STEPFLAME, "record", "-p", run.process.pid, "-d", "%gs" % seconds, "-o", file]
         process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, preexec_fn=come_first)
         try:
-            begin = delayed = None
+            begin = before = None
             end = time.monotonic() + seconds + RECORD_SECONDS
             while process.poll() is None and time.monotonic() < end:
                 err.seek(0)
                 if begin is None and b"armed" in err.read():
-                    begin, delayed = time.perf_counter(), delayed_seconds(pid)
+                    begin, before = time.perf_counter(), threads_of(run)
                 time.sleep(0.01)
             err.seek(0)
             said = err.read().decode(errors="replace")
             if process.poll() != 0 or begin is None:
                 raise Failed("record: exit %s: %s" % (process.poll(), said[-1500:]))
-            return begin, (delayed_seconds(pid) - delayed) / (time.perf_counter() - begin)
+            after = threads_of(run)
+            return begin, {pid: [b - a for a, b in zip(row, after[pid])] for pid, row in before.items() if pid in after}
         finally:
             if process.poll() is None:
                 process.kill()
@@ -282,19 +304,32 @@ def run_case(case, python, options):
                 put_first(pid)
             run.plant()
             counts, memory = run.counts(), anonymous_bytes(run.process.pid)
-            begin, share = record(run, options.seconds, file)
-            memory = (anonymous_bytes(run.process.pid) - memory) / (time.perf_counter() - begin)
+            begin, threads = record(run, options.seconds, file)
+            seconds = time.perf_counter() - begin
+            memory = (anonymous_bytes(run.process.pid) - memory) / seconds
             counts = [last - first for first, last in zip(counts, run.counts())]
             pid, log = run.trainer()
             logs = run.logs()
         finally:
             run.end()
             shutil.copy(Path(folder) / "log", options.out / (case.name + ".log"))
+    if pid not in threads:
+        raise Failed("process %d, which makes most steps, began after the recording" % pid)
     planted = sorted(event for one in logs.values() for event in one["planted"] if event[0] >= begin)
     if ":" in case.fault and len(planted) < PLANTED_LEAST:
         raise Failed("the fault was planted %d times" % len(planted))
     labels = sorted(begin for begin, _ in log["label"])
-    truth = {"pid": pid, "labels": labels, "begin": begin, "delayed_share": share, "steps": [end for _, end in log["step"]], "planted": planted, "quota": counts, "memory": memory}
+    truth = {
+        "pid": pid,
+        "labels": labels,
+        "begin": begin,
+        "delayed_share": threads[pid][1] / seconds,
+        "threads": threads,
+        "steps": [end for _, end in log["step"]],
+        "planted": planted,
+        "quota": counts,
+        "memory": memory,
+    }
     (options.out / (case.name + ".truth.json")).write_text(json.dumps(truth))
     return judge_file(case, file)
 
@@ -304,7 +339,7 @@ def judge_file(case, file):
     found = report(file)
     file.with_suffix(".json").write_text(json.dumps(found, indent=1))
     known = json.loads(file.with_suffix(".truth.json").read_text())
-    truth = judge.Truth(known["steps"], known["begin"], known["delayed_share"], known.get("quota"), known.get("labels"), known.get("memory"))
+    truth = judge.Truth(**{field.name: known.get("planted" if field.name == "timed" else field.name) for field in dataclasses.fields(judge.Truth)})
     verdict, why = judge.judge(found, case, truth, judge.Texts(report_text(file, "--steps"), rows_of(file)))
     told = "%s; %s" % (found["verdict"]["class"], judge.group_text(found))
     if case.expect.place:
@@ -363,6 +398,7 @@ def main():
     p.add_argument("--python", help="run all cases with this one")
     p.add_argument("--pythons", default="", help="lines of a minor version and a path, as tools/setup.sh python --zoo prints them")
     options = p.parse_args()
+    end_when_told()
     chosen = [case for case in cases.CASES if options.k in case.name]
     if options.list:
         for case in chosen:

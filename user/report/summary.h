@@ -58,7 +58,7 @@ const char *summary_text__duration(double ns, char out[32]); /* "12.3 ms", "4.1 
 /* The group of slow steps that the verdict is about; NULL: it is about all steps. */
 const struct blame_group *summary_text__group(const struct steps_of *of);
 /*
- * What limits the steps: "getting the data (input-bound): at most 12 % of the time can be won".
+ * What limits the steps: "getting the data (input-bound): about 12 % of the time can be won".
  * malloc'ed; NULL: no memory.
  */
 char *summary_text__limit(const struct steps_of *of);

@@ -138,7 +138,7 @@ char *summary_text__limit(const struct steps_of *of)
 	}
 
 	if (verdict->share >= 0.005)
-		snprintf(win, sizeof(win), ": at most %.0f %% of the time can be won", 100 * verdict->share);
+		snprintf(win, sizeof(win), ": about %.0f %% of the time can be won", 100 * verdict->share);
 	if (group)
 		snprintf(in, sizeof(in), ", all in %u slow step%s", group->step_cnt,
 			 summary_text__plural(group->step_cnt));

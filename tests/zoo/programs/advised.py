@@ -4,6 +4,7 @@ torch alone: jobs with one fault each, and the same jobs as the report advises. 
 """
 
 import gc
+import mmap
 import multiprocessing
 import os
 import queue
@@ -160,10 +161,9 @@ def evaluates(trainer):
             estimate_loss()
 
 
-def asks_late(trainer):
-    """Waits in front of the model for what another thread makes without the GIL; advised: the thread is asked a step earlier."""
-    questions, answers = queue.Queue(), queue.Queue()
-    large, batch = torch.randn(330, 330), torch.randn(8 * ROWS, WIDTH)
+def answerer():
+    """A thread that makes something without the GIL when it is asked: what asks it, and what awaits its answer."""
+    questions, answers, large = queue.Queue(), queue.Queue(), torch.randn(330, 330)
 
     def rank_answers():
         while True:
@@ -171,37 +171,39 @@ def asks_late(trainer):
             answers.put((large @ large @ large).sum())
 
     threading.Thread(target=rank_answers, daemon=True).start()
+    return lambda: questions.put(1), answers.get
+
+
+def in_turn(ask, answer):
+    """A call that asks and awaits the answer; advised: that awaits the answer to the question of the step before, and asks the next one."""
     if ADVISED:
-        questions.put(1)
-    while True:
+        ask()
+
+    def take_turn():
         if not ADVISED:
-            questions.put(1)
-        answers.get()
+            ask()
+        got = answer()
         if ADVISED:
-            questions.put(1)
+            ask()
+        return got
+
+    return take_turn
+
+
+def asks_late(trainer):
+    """Waits in front of the model for what another thread makes."""
+    take_turn, batch = in_turn(*answerer()), torch.randn(8 * ROWS, WIDTH)
+    while True:
+        take_turn()
         trainer.update(batch)
 
 
 def answers_late(trainer):
-    """Waits behind the update for what another thread makes without the GIL; advised: the thread works while the model does."""
-    questions, answers = queue.Queue(), queue.Queue()
-    large, batch = torch.randn(330, 330), torch.randn(8 * ROWS, WIDTH)
-
-    def score_rounds():
-        while True:
-            questions.get()
-            answers.put((large @ large @ large).sum())
-
-    threading.Thread(target=score_rounds, daemon=True).start()
-    if ADVISED:
-        questions.put(1)
+    """Waits for it behind the model's forward."""
+    take_turn, batch = in_turn(*answerer()), torch.randn(8 * ROWS, WIDTH)
     while True:
         loss = (trainer.net(batch) - batch).square().mean()
-        if not ADVISED:
-            questions.put(1)
-        loss = loss + answers.get() * 0
-        if ADVISED:
-            questions.put(1)
+        loss = loss + take_turn() * 0
         trainer.optimizer.zero_grad()
         loss.backward()
         trainer.optimizer.step()
@@ -295,16 +297,29 @@ def asks_pipe(trainer):
             theirs.send(question)
 
     multiprocessing.get_context("fork").Process(target=think, daemon=True).start()
-    batch = torch.randn(8 * ROWS, WIDTH)
-    if ADVISED:
-        ours.send(1)
+    take_turn, batch = in_turn(lambda: ours.send(1), ours.recv), torch.randn(8 * ROWS, WIDTH)
     while True:
-        if not ADVISED:
-            ours.send(1)
-        ours.recv()
-        if ADVISED:
-            ours.send(1)
+        take_turn()
         trainer.update(batch)
+
+
+def looks_up(trainer):
+    """The forward looks up rows of a table in a mapped file; with the fault memory there is too little of it for the file's pages."""
+    rows = 512 << 10
+    with open(os.environ["ZOO_TRUTH"] + ".table", "wb+", buffering=0) as file:
+        for _ in range(512):
+            file.write(os.urandom(1 << 20))
+        os.fsync(file.fileno())
+        pages = mmap.mmap(file.fileno(), 0)
+    pages.madvise(mmap.MADV_RANDOM)
+    table = torch.frombuffer(pages, dtype=torch.uint8).view(rows, -1)
+
+    class Table(torch.nn.Module):
+        def forward(self, batch):
+            return batch + table[torch.randint(rows, (16,)), :WIDTH].float().mean()
+
+    trainer.net = torch.nn.Sequential(Table(), *trainer.net)
+    trainer.run(iter(lambda: torch.randn(ROWS, WIDTH), None))
 
 
 if __name__ == "__main__":

@@ -102,6 +102,23 @@ def generated(trainer):
     trainer.run(batches())
 
 
+def reports_each_step(trainer):
+    """A generator has its batches at hand; what each step waits for, behind its update, is a server of metrics."""
+    ready = deque(torch.randn(4 * ROWS, WIDTH) for _ in range(8))
+
+    def batches():
+        while True:
+            ready.rotate()
+            yield ready[0]
+
+    def send_metrics():
+        time.sleep(STORAGE_SECONDS)
+
+    for batch in batches():
+        trainer.update(batch)
+        send_metrics()
+
+
 def at_hand(trainer):
     """Nothing to wait for."""
     batch = torch.randn(8 * ROWS, WIDTH)

@@ -37,6 +37,13 @@ def stateful_loader(trainer):
     trainer.run(StatefulDataLoader(SlowRows(), batch_size=4, num_workers=3))
 
 
+def stateful_loader_alone(trainer):
+    """torchdata's StatefulDataLoader without workers."""
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    trainer.run(StatefulDataLoader(SlowRows(), batch_size=2))
+
+
 def inherited_loader(trainer):
     """A class made from DataLoader, with two workers, whose items take their time."""
 
@@ -99,8 +106,8 @@ def from_zarr(trainer):
         trainer.update(torch.from_numpy(rows[:, : 4 * WIDTH].reshape(ROWS, WIDTH)))
 
 
-def of_gymnasium(trainer, slow):
-    """Environments of gymnasium in processes."""
+def of_gymnasium(trainer, slow, in_processes=True):
+    """Environments of gymnasium in processes, or in turn."""
     import gymnasium
 
     class Track(gymnasium.Env):
@@ -120,7 +127,7 @@ def of_gymnasium(trainer, slow):
     def with_count(count):
         return lambda: Track(count)
 
-    envs = gymnasium.vector.AsyncVectorEnv([with_count(200), with_count(slow)])
+    envs = (gymnasium.vector.AsyncVectorEnv if in_processes else gymnasium.vector.SyncVectorEnv)([with_count(200), with_count(slow)])
     seen, _ = envs.reset()
     while True:
         with torch.no_grad():
@@ -139,6 +146,11 @@ def quick_environments(trainer):
     torch.set_num_threads(1)
     trainer.net.append(torch.nn.Sequential(torch.nn.Linear(WIDTH, 1 << 15), torch.nn.Linear(1 << 15, WIDTH)))
     of_gymnasium(trainer, 10)
+
+
+def environments_in_turn(trainer):
+    """gymnasium's SyncVectorEnv: the training process itself makes their steps."""
+    of_gymnasium(trainer, 30000, in_processes=False)
 
 
 def epochs_of_lightning(trainer):

@@ -125,7 +125,8 @@ class DirectBlocks:
         self.libc.syscall(self.GETEVENTS, self.context, ctypes.c_long(1), ctypes.c_long(1), events, None)
 
     def read_block(self):
-        self.await_block(self.READ)
+        with clock.event("planted"):
+            self.await_block(self.READ)
         return numpy.frombuffer(self.block, numpy.uint8, ROWS * WIDTH)
 
 
@@ -362,6 +363,22 @@ def work_and_sleep(trainer):
 
     def pace():
         time.sleep(0.0012)
+
+    for batch in batches():
+        trainer.update(batch)
+        pace()
+
+
+def sleep_and_work(trainer):
+    """The same the other way around: a pause behind each step takes more than half of the time, and the generator a quarter."""
+
+    def batches():
+        while True:
+            parse(5000)
+            yield torch.randn(ROWS, WIDTH)
+
+    def pace():
+        time.sleep(0.006)
 
     for batch in batches():
         trainer.update(batch)

@@ -144,6 +144,27 @@ def cython_loop(folder):
     return [sys.executable, write(folder / "train.py", "import own_loop\n\nown_loop.main()\n")]
 
 
+def by_nuitka(folder, name):
+    words = ["--module", "--quiet", "--assume-yes-for-downloads", "--jobs=2", "--output-dir=%s" % folder, folder / name]
+    subprocess.run([sys.executable, "-m", "nuitka", *words], check=True, cwd=folder)
+    (folder / name).rename(folder / (name + ".compiled"))
+
+
+def nuitka(folder):
+    """The function that makes batches is compiled by Nuitka."""
+    write(folder / "own_texts.py", LOADS)
+    by_nuitka(folder, "own_texts.py")
+    return [sys.executable, write(folder / "train.py", TRAINS.format(package="own_texts"))]
+
+
+def nuitka_loop(folder):
+    """The loop, too, is compiled by Nuitka."""
+    write(folder / "own_texts.py", LOADS)
+    write(folder / "own_loop.py", TRAINS.format(package="own_texts"))
+    by_nuitka(folder, "own_loop.py")
+    return [sys.executable, write(folder / "train.py", "import own_loop\n\nown_loop.main()\n")]
+
+
 if __name__ == "__main__":
     place = Path(os.environ["ZOO_TRUTH"]).parent / "packaged"
     place.mkdir()

@@ -685,17 +685,50 @@ static int blame_builder__find_extra(struct blame_builder *b)
 #define EVEN_LEAST  0.6  /* of the excess that a phase has if all have the same factor */
 #define EVEN_MOST   1.6
 
-static bool is_on_cpu(const struct blame_builder *b, size_t slow)
+/*
+ * Whether a phase has half of a step's excess, and more than its part: then that phase is slow, and not the CPU. Such steps
+ * do not hide the others.
+ */
+static bool is_lopsided(const double ordinary[PHASE__COUNT], const struct step *step)
 {
-	return b->slow[slow].cause == CAUSE_NONE;
+	double all = 0, over = 0, now[PHASE__COUNT] = {0};
+
+	for (uint32_t i = 0; i < step->part_cnt; i++)
+		if (step->parts[i].cause == CAUSE_NONE)
+			now[step->parts[i].phase] += step->parts[i].ns;
+	for (int p = 0; p < PHASE__COUNT; p++) {
+		all += ordinary[p];
+		over += now[p] - ordinary[p];
+	}
+	for (int p = 0; p < PHASE__COUNT; p++)
+		if (now[p] - ordinary[p] >= HALF * over && now[p] - ordinary[p] > EVEN_MOST * over * ordinary[p] / all)
+			return true;
+	return false;
 }
 
-static bool has_rhythm(const struct blame_builder *b, uint64_t *indexes, uint64_t *over_ns)
+static void find_ordinary(const struct blame *blame, double ordinary[PHASE__COUNT])
+{
+	for (int p = 0; p < PHASE__COUNT; p++)
+		ordinary[p] = blame__ordinary(blame, blame->all.ns[p][CAUSE_NONE], blame->slow.ns[p][CAUSE_NONE]);
+}
+
+/* Sets is_asked by slow step: it is slow for what it does on the CPU, in no single phase. */
+static void find_asked(const struct blame_builder *b, bool *is_asked)
+{
+	double ordinary[PHASE__COUNT];
+
+	find_ordinary(b->blame, ordinary);
+	for (size_t i = 0; i < b->track->slow_cnt; i++)
+		is_asked[i] =
+			b->slow[i].cause == CAUSE_NONE && !is_lopsided(ordinary, &b->track->steps[b->track->slow[i]]);
+}
+
+static bool has_rhythm(const struct blame_builder *b, const bool *is_asked, uint64_t *indexes, uint64_t *over_ns)
 {
 	size_t cnt = 0;
 
 	for (size_t i = 0; i < b->track->slow_cnt; i++) {
-		if (!is_on_cpu(b, i))
+		if (!is_asked[i])
 			continue;
 		indexes[cnt] = b->track->steps[b->track->slow[i]].index;
 		over_ns[cnt++] = b->blame->steps[i].over_ns;
@@ -730,10 +763,9 @@ static bool is_even(const struct blame *blame, const struct step_sum *sum)
 {
 	double ordinary[PHASE__COUNT], now[PHASE__COUNT];
 
-	for (int p = 0; p < PHASE__COUNT; p++) {
-		ordinary[p] = blame__ordinary(blame, blame->all.ns[p][CAUSE_NONE], blame->slow.ns[p][CAUSE_NONE]);
+	find_ordinary(blame, ordinary);
+	for (int p = 0; p < PHASE__COUNT; p++)
 		now[p] = (double)sum->ns[p][CAUSE_NONE] / sum->step_cnt;
-	}
 	return slower_cpu__is_even(ordinary, now);
 }
 
@@ -742,23 +774,29 @@ static int blame_builder__find_slower_cpu(struct blame_builder *b)
 	size_t room = b->track->slow_cnt + 1;
 	uint64_t *indexes = calloc(2 * room, sizeof(*indexes));
 	struct step_sum *sum = calloc(1, sizeof(*sum));
-	bool found = false;
+	bool *is_asked = calloc(room, sizeof(*is_asked)), found = false;
+	int err = indexes && sum && is_asked ? 0 : -ENOMEM;
 
-	for (size_t i = 0; sum && i < b->track->slow_cnt; i++)
-		if (is_on_cpu(b, i))
+	if (err)
+		goto out;
+	find_asked(b, is_asked);
+	for (size_t i = 0; i < b->track->slow_cnt; i++)
+		if (is_asked[i])
 			step_sum__add(sum, &b->track->steps[b->track->slow[i]]);
-	if (sum && indexes && sum->step_cnt >= STEPS_LEAST)
-		found = is_even(b->blame, sum) && !has_rhythm(b, indexes, indexes + room);
+	if (sum->step_cnt >= STEPS_LEAST)
+		found = is_even(b->blame, sum) && !has_rhythm(b, is_asked, indexes, indexes + room);
 	for (size_t i = 0; found && i < b->track->slow_cnt; i++) {
-		if (!is_on_cpu(b, i))
+		if (!is_asked[i])
 			continue;
 		b->slow[i].cause = CAUSE_UNKNOWN;
 		b->slow[i].phase = ANY_PHASE;
 		b->slow[i].ns = 0;
 	}
+out:
 	free(indexes);
 	free(sum);
-	return indexes && sum ? 0 : -ENOMEM;
+	free(is_asked);
+	return err;
 }
 
 /* ---- kinds of code ---- */

@@ -262,6 +262,7 @@ struct threads_search {
 	struct array awaited;       /* struct awaited, in time order */
 	struct places places;       /* slot 0: what they do while the steps wait for them */
 	uint64_t cause[CAUSE__END]; /* likewise, by cause */
+	uint64_t idle_ns, busy_ns;  /* while the steps do not: they wait to be asked, or work */
 };
 
 /* Whether the verdict is about this wait. */
@@ -354,11 +355,38 @@ static bool is_awaited(const struct threads_search *f, const struct sample *s)
 	return at < f->awaited.cnt && all[at].from_ns <= middle;
 }
 
+/* For how much of the sample's time the steps do not wait for the thread. */
+static uint64_t outside_ns(const struct threads_search *f, const struct sample *s)
+{
+	const struct awaited *all = f->awaited.items;
+	uint64_t from_ns = s->weight_ns < s->time_ns ? s->time_ns - s->weight_ns : 0, inside_ns = 0;
+
+	if (s->kind != SAMPLE_WAIT || s->waits > 1)
+		return is_awaited(f, s) ? 0 : s->weight_ns;
+	for (size_t i = SEARCH(i, 0, f->awaited.cnt, all[i].to_ns <= from_ns);
+	     i < f->awaited.cnt && all[i].from_ns < s->time_ns; i++) {
+		uint64_t first = all[i].from_ns > from_ns ? all[i].from_ns : from_ns;
+		uint64_t last = all[i].to_ns < s->time_ns ? all[i].to_ns : s->time_ns;
+
+		inside_ns += last > first ? last - first : 0;
+	}
+	return inside_ns < s->weight_ns ? s->weight_ns - inside_ns : 0;
+}
+
 static bool is_one(const struct threads_search *f, const struct sample *s)
 {
 	if (f->tid)
 		return s->pid == f->pid && s->tid == f->tid;
-	return is_busy(s) && (f->all_children ? is_child(f, s->pid) : s->pid == f->pid);
+	return f->all_children ? is_child(f, s->pid) : s->pid == f->pid;
+}
+
+/* What one of them does while the steps do not wait for it. is_asked: the thread of the steps ended that wait. */
+static void add_outside(struct threads_search *f, const struct sample *s, bool is_asked)
+{
+	if (is_asked && !is_busy(s))
+		f->idle_ns = saturating__add(f->idle_ns, outside_ns(f, s));
+	else if (is_busy(s))
+		f->busy_ns = saturating__add(f->busy_ns, outside_ns(f, s));
 }
 
 static int find_what_it_does(struct threads_search *f, struct place *place)
@@ -375,7 +403,8 @@ static int find_what_it_does(struct threads_search *f, struct place *place)
 		if (s.thread == f->j->track->thread) {
 			err = places__add(&f->places, SLOT_ALL, &s);
 		} else if (is_one(f, &s)) {
-			if (!is_awaited(f, &s))
+			add_outside(f, &s, samples__waker_of(samples, i) == f->j->track->thread);
+			if (!is_awaited(f, &s) || (!f->tid && !is_busy(&s)))
 				continue;
 			err = places__add(&f->places, 0, &s);
 			f->cause[s.cause] = saturating__add(f->cause[s.cause], s.weight_ns);
@@ -486,6 +515,21 @@ static void say_threads_place(struct threads_search *f, const struct place *plac
 	free(text);
 }
 
+/* What the others do while the steps do not wait for them, if they do one thing for half of that time. */
+static enum awaited_thread judge_outside(const struct threads_search *f)
+{
+	uint64_t all_ns = f->j->blame->all.total_ns;
+	double outside = all_ns > f->wait_ns ? all_ns - f->wait_ns : 0;
+
+	if (!f->j->rule) /* of the slow steps alone is known when they wait */
+		return AWAITED_OTHER;
+	if (f->all_children)
+		outside *= intern__end(&f->children) - 1;
+	if (f->idle_ns >= HALF * outside && f->idle_ns > f->busy_ns)
+		return AWAITED_LATE;
+	return f->busy_ns >= HALF * outside ? AWAITED_BUSY : AWAITED_OTHER;
+}
+
 /*
  * Says what the thread or process does for which the steps wait, if most of the waits that the
  * verdict is about are for one; adds it to the place. false: they are not, or that is not known.
@@ -498,8 +542,10 @@ static bool say_threads(struct judge *j)
 
 	if (!err && f.pid) {
 		err = find_what_it_does(&f, &place);
-		if (!err)
+		if (!err) {
+			j->thread = judge_outside(&f);
 			say_threads_place(&f, &place);
+		}
 	}
 	intern__free(&f.wakers);
 	intern__free(&f.children);
@@ -507,8 +553,7 @@ static bool say_threads(struct judge *j)
 	free(f.awaited.items);
 	places__free(&f.places);
 	j->err = j->err ?: err;
-	j->thread = f.pid;
-	return j->thread;
+	return f.pid;
 }
 
 /* ---- the place, the lines that had the time, who ended the waits, workers that failed ---- */
@@ -558,6 +603,24 @@ static const char *compiler_of(const char *native)
 	return !strncmp(native, "impl_", 5) && strstr(native, "$$$") ? "Nuitka" : NULL;
 }
 
+/*
+ * Nuitka makes frames for the functions that it compiles, but without lines, and what runs is in an extension module of the
+ * file's name. Where the module has no symbols, that is how it is known.
+ */
+static bool is_by_nuitka(const struct job *job, const struct frame *frame, const char *native)
+{
+	const struct code code = stacks__code(job__stacks(job), frame->code);
+	const char *file = job__name(job, code.file), *name = file ? strrchr(file, '/') : NULL;
+	const char *library = strrchr(native, '(');
+	size_t bytes;
+
+	name = name ? name + 1 : file;
+	bytes = name ? strlen(name) : 0;
+	library = library ? library + 1 : native;
+	return bytes > 3 && !strcmp(name + bytes - 3, ".py") && code__line(&code, frame->offset) <= code.first_line &&
+	       !strncmp(library, name, bytes - 3) && !strncmp(library + bytes - 3, ".cpython-", 9);
+}
+
 /* A function that is compiled has no frame, so that the line that calls it has its time. Says so. */
 static void say_compiled(struct judge *j, const struct hotspot *line)
 {
@@ -578,15 +641,21 @@ static void say_compiled(struct judge *j, const struct hotspot *line)
 		s = samples__get(samples, i);
 		stack = stacks__stack(job__stacks(j->job), s.stack);
 		native = s.kind == SAMPLE_CPU && s.native ? job__name(j->job, s.native) : NULL;
-		if (native && stack.cnt && stack.frames[0].code == line->code && compiler_of(native))
+		if (native && stack.cnt && stack.frames[0].code == line->code &&
+		    (compiler_of(native) || is_by_nuitka(j->job, &stack.frames[0], native)))
 			err = intern__add(&natives, s.native, &number) ?: histograms__add(&cnts, 0, number, 1);
 	}
 	histograms__top(&cnts, 1, 1, &top);
 	if (!err && top.total >= PLACE_SAMPLES) {
 		const char *native = job__name(j->job, intern__key(&natives, top.value));
 
-		verdict__say(j, &j->verdict->evidence, "it calls code that %s compiled, which has no Python frames: %s",
-			     compiler_of(native), native);
+		if (compiler_of(native))
+			verdict__say(j, &j->verdict->evidence,
+				     "it calls code that %s compiled, which has no Python frames: %s",
+				     compiler_of(native), native);
+		else
+			verdict__say(j, &j->verdict->evidence, "it is code that Nuitka compiled, without lines: %s",
+				     native);
 	}
 	histograms__free(&cnts);
 	intern__free(&natives);

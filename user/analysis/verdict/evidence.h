@@ -23,6 +23,14 @@ struct verdict_rule {
 	const char *what;
 };
 
+/* What those for whom the steps wait do while the steps do not. */
+enum awaited_thread {
+	AWAITED_NONE,  /* the steps wait for nobody */
+	AWAITED_OTHER, /* it is not known */
+	AWAITED_LATE,  /* they wait to be asked */
+	AWAITED_BUSY,  /* they go on with their work */
+};
+
 struct judge {
 	struct job *job;
 	const struct steps *steps;
@@ -39,7 +47,7 @@ struct judge {
 	struct cpu_limit cpus; /* where it waits for a CPU */
 	uint32_t slow_worker;  /* pid of a worker busier than the others, for which the steps wait; 0: no such worker */
 	const char *far_files; /* the file system for which the steps wait: "/data (nfs4)"; NULL: none */
-	bool thread;           /* the steps wait for what one other thread or process does */
+	enum awaited_thread thread; /* the steps wait for what one other thread or process does, or several children */
 	int err;
 };
 

@@ -557,6 +557,14 @@ static const char far_files_advice[] = "fewer, larger files (an archive, shards)
 				       "copy on a local disk: its server "
 				       "answers each open and look-up";
 
+static const char *const batches_advice[] = {
+	[AWAITED_OTHER] = "ask for batches earlier, while the model works, or more threads or processes that get them",
+	[AWAITED_LATE] = "ask for the next batch before the model works on this one: who gets it waits to be asked "
+			 "meanwhile",
+	[AWAITED_BUSY] = "more threads or processes that get batches, or less work for each: one is too slow for the "
+			 "model",
+};
+
 static void advise_input(struct judge *j)
 {
 	struct array *next = &j->verdict->next;
@@ -586,9 +594,7 @@ static void advise_input(struct judge *j)
 	else if (has_own_loader(j))
 		verdict__say(j, next, "set num_workers in the DataLoader: the training process itself gets the data");
 	else if (j->thread)
-		verdict__say(j, next,
-			     "more threads or processes that get batches, or less work for each: one is too slow for "
-			     "the model");
+		verdict__say(j, next, "%s", batches_advice[j->thread]);
 	else
 		verdict__say(
 			j, next,
@@ -709,6 +715,15 @@ static const char *find_starved_advice(const struct cpu_limit *cpus)
 	return starved_advice[cpus->holder];
 }
 
+static const char *const thread_advice[] = {
+	[AWAITED_OTHER] = "less work for those that the steps wait for, or ask them earlier, while the model works; "
+			  "stepflame report --advanced --per-rank says what they do",
+	[AWAITED_LATE] = "ask those that the steps wait for earlier, while the model works: they wait to be asked "
+			 "meanwhile",
+	[AWAITED_BUSY] = "less work for those that the steps wait for, or share it among more threads or processes: "
+			 "they work all the time; stepflame report --advanced --per-rank says at what",
+};
+
 static const char *find_advice(const struct judge *j)
 {
 	enum verdict_class class = j->verdict->class;
@@ -725,8 +740,7 @@ static const char *find_advice(const struct judge *j)
 		return "do it less often, or ask for it earlier, while the model works; stepflame report --advanced "
 		       "--per-rank says what the others do";
 	if (j->thread && (class == VERDICT_UNCLEAR || class == VERDICT_THREAD))
-		return "less work for those that the steps wait for, or ask them earlier, while the model works; "
-		       "stepflame report --advanced --per-rank says what they do";
+		return thread_advice[j->thread];
 	if (class == VERDICT_STARVED && find_starved_advice(&j->cpus))
 		return find_starved_advice(&j->cpus);
 	if (class == VERDICT_UNCLEAR && j->verdict->cause < CAUSE__COUNT && advice_of_waits[j->verdict->cause])
@@ -734,12 +748,28 @@ static const char *find_advice(const struct judge *j)
 	return is_jax_alone(j->job) && advice_jax[class] ? advice_jax[class] : advice[class];
 }
 
+/* What helps against the wait that extra work is, if it is one: nobody has to wait in another process, too. */
+static const char *find_advice_of_extra(const struct judge *j)
+{
+	const struct blame_group *group = j->group;
+	unsigned int cause;
+
+	if (j->verdict->class != VERDICT_EXTRA || !group || j->thread)
+		return NULL;
+	cause = group->cause == BLAME_EXTRA && group->wait_ns >= MOST_OF_RULE * group->cause_ns ? group->wait
+												: group->cause;
+	return cause < CAUSE__COUNT ? advice_of_waits[cause] : NULL;
+}
+
 /* Adds what to try. */
 static void advise(struct judge *j)
 {
-	const char *text = find_advice(j);
+	const char *text = find_advice(j), *of_extra = find_advice_of_extra(j);
 
-	if (j->verdict->class == VERDICT_INPUT)
+	if (of_extra) {
+		verdict__say(j, &j->verdict->next, "%s", of_extra);
+		verdict__say(j, &j->verdict->next, "or do it less often; stepflame flame shows what it does");
+	} else if (j->verdict->class == VERDICT_INPUT)
 		advise_input(j);
 	else if (j->verdict->class == VERDICT_PYTHON)
 		advise_python(j);
@@ -760,6 +790,16 @@ static size_t count_worker_processes(const struct job *job, uint32_t pid)
 	for (size_t i = 0; i < cnt; i++)
 		workers += targets[i].role == ROLE_WORKER && targets[i].parent_pid == pid;
 	return workers;
+}
+
+/*
+ * Whether what the steps wait for takes its time still, beside what they do themselves, if they wait for it later: then
+ * no more is won than that.
+ */
+static bool is_won_beside(const struct judge *j)
+{
+	return j->rule && (j->thread == AWAITED_LATE || j->rule->causes[0] == CAUSE_GPU_SYNC ||
+			   j->rule->causes[0] == CAUSE_XLA_WAIT);
 }
 
 static void judge_steps(struct judge *j)
@@ -787,6 +827,9 @@ static void judge_steps(struct judge *j)
 	if (j->cpus.holder == CPU_HELD_ITSELF)
 		j->verdict->share = 0;
 	verdict__give_evidence(j);
+	if (is_won_beside(j))
+		j->verdict->share =
+			fmin(j->verdict->share, 1 - j->share - share_of_cause(&j->blame->all, CAUSE_RUN_QUEUE));
 	if (j->thread && j->rule && j->rule->causes[0] == CAUSE_PIPE && j->verdict->class == VERDICT_UNCLEAR)
 		j->verdict->class = VERDICT_THREAD;
 	advise(j);
