@@ -56,7 +56,6 @@ class Truth:
             best = min(best, (sum(abs(a - middle) for a in apart), middle))
         return best[1]
 
-
     def delayed_seconds(self, seconds):
         """Of the process that waited longest for a CPU."""
         return max([self.delayed_share * seconds, *(delayed for _, delayed, _ in (self.threads or {}).values())])

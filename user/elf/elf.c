@@ -431,3 +431,11 @@ const uint8_t *elf__bytes(const struct elf *elf, uint64_t vaddr, size_t want, si
 	*have = want < left ? want : left;
 	return elf->image.bytes + load->offset + skip;
 }
+
+bool elf__text_is(const struct elf *elf, uint64_t vaddr, const char *text)
+{
+	size_t have, want = strlen(text) + 1;
+	const uint8_t *bytes = elf__bytes(elf, vaddr, want, &have);
+
+	return bytes && have == want && !memcmp(bytes, text, want);
+}

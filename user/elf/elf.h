@@ -91,6 +91,9 @@ int elf__code_around(const struct elf *elf, uint64_t vaddr, uint64_t *start, uin
  */
 const uint8_t *elf__bytes(const struct elf *elf, uint64_t vaddr, size_t want, size_t *have);
 
+/* Is this text, with the 0 behind it, at vaddr? */
+bool elf__text_is(const struct elf *elf, uint64_t vaddr, const char *text);
+
 /*
  * The value of the pointer at vaddr after relocation with load bias 0: the addend of a RELATIVE
  * relocation (RELR too), or the value of a defined symbol's relocation, else the 8 bytes in the

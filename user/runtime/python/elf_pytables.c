@@ -14,14 +14,6 @@
 #define TEXTS_MAX      1024 /* places where a method's name, or a text that ends in it, occurs */
 #define METHOD_DEF_MAX 64
 
-static bool text_is(const struct elf *elf, uint64_t vaddr, const char *text)
-{
-	size_t have, want = strlen(text) + 1;
-	const uint8_t *bytes = elf__bytes(elf, vaddr, want, &have);
-
-	return bytes && have == want && !memcmp(bytes, text, want);
-}
-
 static int read_int(const struct elf *elf, uint64_t vaddr, uint32_t *value)
 {
 	size_t have;
@@ -149,7 +141,7 @@ int elf__method_in(const struct elf *elf, uint64_t table, const char *method, ui
 
 		if (elf__pointer(elf, entry, &name) || !name)
 			return -ENOENT;
-		if (!text_is(elf, name, method))
+		if (!elf__text_is(elf, name, method))
 			continue;
 		if (elf__pointer(elf, entry + 8, &function) || !elf__is_code(elf, function))
 			return -ENOENT;

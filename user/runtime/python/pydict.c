@@ -196,44 +196,40 @@ static _Thread_local struct found_key {
 	int batch;
 } found_keys[KEYS_KEPT];
 
-static int first_batch(const struct key_request *r)
+/* NULL: it is not among them. */
+static struct found_key *find_found_key(const char *key)
 {
 	for (size_t i = 0; i < KEYS_KEPT; i++)
-		if (!r->is && !strcmp(found_keys[i].key, r->key))
-			return found_keys[i].batch;
-	return 0;
+		if (!strcmp(found_keys[i].key, key))
+			return &found_keys[i];
+	return NULL;
 }
 
-static void set_first_batch(const struct key_request *r, int batch)
+static void keep_found_key(const char *key, int batch)
 {
 	static _Thread_local size_t next;
-	size_t i = 0;
+	struct found_key *found = find_found_key(key) ?: &found_keys[next++ % KEYS_KEPT];
 
-	if (r->is)
-		return;
-	while (i < KEYS_KEPT && strcmp(found_keys[i].key, r->key) != 0)
-		i++;
-	if (i == KEYS_KEPT)
-		i = next++ % KEYS_KEPT;
-	strcpy(found_keys[i].key, r->key);
-	found_keys[i].batch = batch;
+	strcpy(found->key, key);
+	found->batch = batch;
 }
 
 static int find_in_deputy(const void *in, struct deputy_out *out)
 {
 	const struct key_request *r = in;
 	struct py_dict_entry *entries = (void *)(out->bytes + sizeof(*entries));
+	const struct found_key *last = find_found_key(r->key);
 	int cnt = r->layout.str_ascii_data > STR_HEAD_MAX
 			  ? -EINVAL
 			  : py_dict__entries(r->pid, &r->layout, r->dict, entries, DICT_ENTRIES_MAX);
 
-	for (int i = 0, first = first_batch(r), batches = (cnt + BATCH - 1) / BATCH; i < batches; i++) {
+	for (int i = 0, first = last ? last->batch : 0, batches = (cnt + BATCH - 1) / BATCH; i < batches; i++) {
 		int at = (i + first) % batches * BATCH;
 		size_t batch = cnt - at < BATCH ? cnt - at : BATCH, found = find_in_batch(r, entries + at, batch);
 
 		if (found == batch)
 			continue;
-		set_first_batch(r, at / BATCH);
+		keep_found_key(r->key, at / BATCH);
 		memcpy(out->bytes, &entries[at + found].value, sizeof(uint64_t));
 		out->size = sizeof(uint64_t);
 		return 0;

@@ -29,14 +29,6 @@
 #define CALLEES_MAX   16 /* of PyGC_Collect; it has 3 to 6 */
 #define PAGE_MASK     0xfff
 
-static bool is_text(const struct elf *elf, uint64_t vaddr, const char *text)
-{
-	size_t size = strlen(text) + 1, have;
-	const uint8_t *bytes = elf__bytes(elf, vaddr, size, &have);
-
-	return bytes && have == size && !memcmp(bytes, text, size);
-}
-
 /* 0 for the register of the first argument, 1 for the second's, else -1. */
 static int argument_of(uint16_t reg)
 {
@@ -57,7 +49,7 @@ static uint64_t text_argument(const struct flow *flow, size_t at, const char *te
 		if (node->kind != FLOW_PLAIN || node->vaddr + node->size != node[1].vaddr)
 			return 0;
 		*argument = argument_of(node->target_reg);
-		if (*argument >= 0 && is_text(flow->elf, node->target, text))
+		if (*argument >= 0 && elf__text_is(flow->elf, node->target, text))
 			return node->target;
 	}
 	return 0;
@@ -113,9 +105,8 @@ int py_gc__find(const struct elf *elf, struct py_gc *out)
 	return err;
 }
 
-#define MINOR_GILSTATE_WORD 15 /* a thread's own state is a thread-local word */
-
-#define FILES_KNOWN         8
+#define MINOR_GILSTATE_WORD 15   /* a thread's own state is a thread-local word */
+#define FILES_KNOWN         8    /* interpreters' files whose functions are kept */
 #define METH_FASTCALL       0x80 /* CPython Include/methodobject.h */
 
 /* ---- the interpreter's file ---- */
