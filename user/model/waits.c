@@ -12,10 +12,11 @@
 
 /* ---- other threads ---- */
 
-#define CHAIN_MAX    4   /* threads */
-#define SAMPLES_MAX  256 /* of a thread during one wait: the last ones count */
-#define HALF         0.5 /* of a wait: its cause */
-#define PUT_OFF_PART 4   /* the part of a wait for a CPU for which the thread may run before it waits again */
+#define CHAIN_MAX    4       /* threads */
+#define SAMPLES_MAX  256     /* of a thread during one wait: the last ones count */
+#define GIL_AGAIN_NS 1000000 /* later than that, it is not the same wait for the GIL: the thread had it in between */
+#define HALF         0.5     /* of a wait: its cause */
+#define PUT_OFF_PART 4       /* the part of a wait for a CPU for which the thread may run before it waits again */
 
 /* What a wait was for. */
 struct reason {
@@ -186,9 +187,37 @@ static bool is_put_off(struct chain *c, const struct sample *s, uint32_t thread,
 	return reason->waker && c->is_python[reason->waker];
 }
 
+/*
+ * CPython waits for the GIL for 5 ms at a time: only the last of these waits is ended by the thread that had it. The others
+ * get the same waker.
+ */
+static void find_gil_holders(struct chain *c, uint32_t thread)
+{
+	uint64_t next_ns = 0; /* where the wait behind it began */
+	uint32_t holder = 0;
+
+	for (size_t i = by_thread__cnt(&c->by_thread, thread); i-- > 0;) {
+		size_t index = by_thread__index(&c->by_thread, thread, i);
+		struct sample s = samples__get(c->samples, index);
+
+		if (s.kind != SAMPLE_WAIT || s.cause == CAUSE_RUN_QUEUE)
+			continue;
+		if (s.cause != CAUSE_GIL)
+			holder = 0;
+		else if (samples__waker_of(c->samples, index))
+			holder = samples__waker_of(c->samples, index);
+		else if (next_ns > s.time_ns + GIL_AGAIN_NS)
+			holder = 0;
+		else if (holder && !s.resolved)
+			samples__resolve(c->samples, index, CAUSE_GIL, holder, false);
+		next_ns = s.time_ns > s.weight_ns ? s.time_ns - s.weight_ns : 0;
+	}
+}
+
 static void resolve_thread(struct chain *c, uint32_t thread)
 {
 	c->threads[0] = thread;
+	find_gil_holders(c, thread);
 	for (size_t i = 0; i < by_thread__cnt(&c->by_thread, thread); i++) {
 		size_t index = by_thread__index(&c->by_thread, thread, i);
 		struct sample s = samples__get(c->samples, index);

@@ -25,11 +25,12 @@
 #define LEFT_EVERY    10  /* looks: cgroups sum up their memory when they are asked */
 #define KEPT_MAX      256 /* processes whose files stay open: the session needs descriptors for others */
 #define VMSTAT_BYTES  65536
-#define SHM_FULL_PART 50  /* full: less than this part of it is free */
-#define OTHERS_MAX    64  /* of the other processes in one look; the next look goes on with the rest */
-#define MAINS_MAX     16  /* of a session in one look; more take turns */
-#define CHILDREN_MAX  4   /* the same of children */
-#define PAGES_OF_ALL  512 /* of all children together, of each no fewer than: */
+#define SHM_FULL_PART 50   /* full: less than this part of it is free */
+#define OTHERS_MAX    64   /* of the other processes in one look; the next look goes on with the rest */
+#define MAINS_MAX     16   /* of a session in one look; more take turns */
+#define CHILDREN_MAX  4    /* the same of children */
+#define PAGES_EVERY   4    /* looks: the pages of so many children, in turn */
+#define PAGES_OF_ALL  1000 /* of all children together, of each no fewer than: */
 #define PAGES_LEAST   32
 
 /* The network of a namespace, at one look. */
@@ -44,7 +45,7 @@ struct resources {
 	uint64_t next_ns, look_cnt;
 	uint64_t failed;
 	size_t kept, turn; /* turn: the first target that the next look may take as one of the others */
-	size_t pages_turn; /* the first target whose pages the next look may take: it takes those of one */
+	size_t pages_turn; /* the first target whose pages the next look may take: it takes those of PAGES_EVERY */
 	/* of this look */
 	struct array networks; /* struct network */
 	bool has_machine;
@@ -406,24 +407,22 @@ static bool has_pages(const struct target *t)
 	return t->role != ROLE_MAIN && !t->gone && !own->unfollowed && (own->pages || !own->pages_chosen);
 }
 
-/* Of one child, in turn. */
+/* Of some children, in turn: many pages now and then tell more than few pages often. */
 static void look_at_some_pages(struct session *s)
 {
 	struct resources *r = state_of(s);
-	size_t children = 0;
+	size_t children = 0, taken = 0, first = r->pages_turn;
 
 	for (size_t i = 0; i < s->target_cnt; i++)
 		children += has_pages(s->targets[i]);
-	if (!children)
-		return;
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		struct target *t = s->targets[(r->pages_turn + i) % s->target_cnt];
+	for (size_t i = 0; i < s->target_cnt && children && taken < PAGES_EVERY; i++) {
+		struct target *t = s->targets[(first + i) % s->target_cnt];
 
 		if (!has_pages(t))
 			continue;
 		look_at_pages(s, t, children);
-		r->pages_turn = (r->pages_turn + i + 1) % s->target_cnt;
-		return;
+		taken++;
+		r->pages_turn = (first + i + 1) % s->target_cnt;
 	}
 }
 
@@ -466,7 +465,8 @@ static void look_at_all(struct session *s, bool left)
 		begin_shortages(s, t, left);
 		look_at(s, t, left);
 	}
-	look_at_some_pages(s);
+	if (r->look_cnt % PAGES_EVERY == 0)
+		look_at_some_pages(s);
 	cgroup_look__release(&r->cgroups);
 }
 
