@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define SHARED_PAGES_MAX 1000
+#define SHARED_PAGES_MAX 512
 
 struct shared_pages {
 	uint64_t addresses[SHARED_PAGES_MAX]; /* of pages that it shared when they were chosen */

@@ -25,12 +25,12 @@
 #define LEFT_EVERY    10  /* looks: cgroups sum up their memory when they are asked */
 #define KEPT_MAX      256 /* processes whose files stay open: the session needs descriptors for others */
 #define VMSTAT_BYTES  65536
-#define SHM_FULL_PART 50   /* full: less than this part of it is free */
-#define OTHERS_MAX    64   /* of the other processes in one look; the next look goes on with the rest */
-#define MAINS_MAX     16   /* of a session in one look; more take turns */
-#define CHILDREN_MAX  4    /* the same of children */
-#define PAGES_EVERY   4    /* looks: the pages of so many children, in turn */
-#define PAGES_OF_ALL  1000 /* of all children together, of each no fewer than: */
+#define SHM_FULL_PART 50  /* full: less than this part of it is free */
+#define OTHERS_MAX    64  /* of the other processes in one look; the next look goes on with the rest */
+#define MAINS_MAX     16  /* of a session in one look; more take turns */
+#define CHILDREN_MAX  4   /* the same of children */
+#define PAGES_EVERY   2   /* looks: the pages of so many children, in turn */
+#define PAGES_OF_ALL  512 /* of all children together, of each no fewer than: */
 #define PAGES_LEAST   32
 
 /* The network of a namespace, at one look. */
