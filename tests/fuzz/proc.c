@@ -9,13 +9,13 @@
 #include <stdarg.h>
 
 #include "tests/fuzz/fuzz.h"
-#include "user/elf/kernel_symbols.h"
 #include "user/proc/cgroup.h"
 #include "user/proc/environ.h"
 #include "user/proc/far_files.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
 #include "user/proc/process.h"
+#include "user/proc/symbols.c"
 #include "user/proc/task.h"
 #include "user/runtime/cuda/cuda.h"
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "stepflame.skel.h"
-#include "user/elf/kernel_name.h"
+#include "user/elf/demangle.h"
 #include "user/lib/log.h"
 #include "user/lib/map.h"
 #include "user/proc/symbols.h"
@@ -240,7 +240,7 @@ static uint64_t emit_host_name(struct session *s, const struct kernel *kernel)
 	    symbols__function(state_of(s)->symbols, kernel->key.pid, kernel->key.object, mangled, sizeof(mangled)) ||
 	    !mangled[0])
 		return 0;
-	kernel_name__to_keep(mangled, name, sizeof(name));
+	demangle__kernel_to_keep(mangled, name, sizeof(name));
 	return session__emit_name(s, name);
 }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/elf/kernel_name.h"
+#include "user/elf/demangle.h"
 #include "user/lib/compare.h"
 #include "user/session/sources/gpu_ring.h"
 #include "user/session/state.h"
@@ -75,7 +75,7 @@ static void add_ring_name(const struct reading *to, const struct gpu_ring_name *
 		r->names = names;
 		r->name_cnt = cnt;
 	}
-	kernel_name__to_keep(rec->text, name, sizeof(name));
+	demangle__kernel_to_keep(rec->text, name, sizeof(name));
 	r->names[rec->id] = name_text(to, name);
 }
 
