@@ -126,7 +126,7 @@ static void parse_usage(const uint8_t *data, size_t size)
 		FUZZ_CHECK(first == 1 && second == 1);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		value = 1;
-		if (proc_usage__parse_value(text, keys[i], &value))
+		if (proc__parse_value(text, keys[i], &value))
 			FUZZ_CHECK(value == 1);
 	}
 	first = second = 1;

@@ -14,7 +14,7 @@
 #include "user/cmd/parse.h"
 #include "user/cmd/targets.h"
 #include "user/identity/program.h"
-#include "user/identity/rank.h"
+#include "user/identity/job_id.h"
 #include "user/lib/log.h"
 #include "user/report/print/text.h"
 #include "user/runtime/python/python.h"
