@@ -81,7 +81,7 @@ $(GEN)/syscall_names.h:
 	$(Q)echo '#include <sys/syscall.h>' | $(CC) -E -dM - | sed -n 's/^#define __NR_\([a-z0-9_]*\) \([0-9]*\)$$/[\2] = "\1",/p' > $@
 
 # What has been found in a file, and was kept, holds as long as this is what looks for it.
-$(GEN)/finders.h: $(wildcard user/elf/*.[ch] user/x86/*.[ch] user/proc/*.[ch] user/runtime/*/* user/session/probe_list.c $(addprefix user/session/sources/,gpu_functions.c landmarks.c natives.c) include/*.h)
+$(GEN)/finders.h: $(wildcard user/elf/*.[ch] user/x86/*.[ch] user/proc/*.[ch] user/runtime/*/* user/session/probe_list.c $(addprefix user/session/sources/,gpu.c landmarks.c natives.c) include/*.h)
 	@mkdir -p $(@D)
 	$(Q)cat $(sort $^) | cksum | sed 's/^\([0-9]*\).*/#define FINDERS \1u/' > $@
 

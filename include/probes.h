@@ -97,7 +97,7 @@ enum saved_register { SAVED_NONE = 0, SAVED_RBX, SAVED_RBP, SAVED_R12, SAVED_R13
 
 /*
  * Key of probe_cookies, for links of many probes that share one cookie
- * (user/session/trace_events.h). That cookie is the file's address less its offset, a multiple of
+ * (user/session/attach.c). That cookie is the file's address less its offset, a multiple of
  * 4096, plus the number of the probe list.
  */
 struct probe_place {

@@ -131,7 +131,7 @@ struct rec_target {
 	__u32 pid;   /* in stepflame's pid namespace */
 	__u32 nspid; /* in the process's own pid namespace */
 	__u32 role;  /* enum target_role */
-	__s32 rank;  /* as user/identity/rank.h finds it; -1: unknown */
+	__s32 rank;  /* as user/identity/job_id.h finds it; -1: unknown */
 	__u32 parent_pid, pad;
 	char python[16];
 	char torch[32];

@@ -102,7 +102,7 @@ struct rec_rest {
 
 /*
  * How much longer the steps of a process take while it is recorded, measured against its rests of
- * --budget (user/session/overhead.h). Shares are in microseconds a second.
+ * --budget (user/session/sources/ticks.h). Shares are in microseconds a second.
  */
 struct rec_overhead {
 	struct rec_hdr hdr;

@@ -11,7 +11,7 @@
 
 #include "include/probes.h"
 #include "user/runtime/cuda/cuda.h"
-#include "user/session/sources/gpu_functions.h"
+#include "user/session/sources/gpu.h"
 #include "user/x86/insn.h"
 
 /* From the best to the worst; a function has that of the worst of its symbols. */
@@ -155,7 +155,7 @@ static int look_into(struct decoder *decoder, const char *path, bool verbose)
 
 	look.elf = elf;
 	if (!err)
-		err = gpu_functions__add(elf, &ends, &begins);
+		err = gpu__add_functions(elf, &ends, &begins);
 	if (err >= 0) {
 		elf__each_symbol(elf, count_symbol, &look);
 		look_at(&look, decoder, &ends, &begins);

@@ -15,7 +15,7 @@
 
 #include "user/elf/elf.h"
 #include "user/runtime/cuda/cuda.h"
-#include "user/session/sources/gpu_functions.h"
+#include "user/session/sources/gpu.h"
 #include "user/x86/sites.h"
 
 #include "include/probes.h"
@@ -102,7 +102,7 @@ static int each(const struct elf_symbol *symbol, void *ctx)
 static int print_gpu(struct run *run)
 {
 	struct probe_list lists[2] = {0};
-	int cnt = gpu_functions__add(run->elf, &lists[0], &lists[1]);
+	int cnt = gpu__add_functions(run->elf, &lists[0], &lists[1]);
 
 	for (size_t i = 0; i < 2; i++) {
 		for (size_t k = 0; cnt > 0 && k < lists[i].cnt; k++) {

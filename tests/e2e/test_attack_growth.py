@@ -257,7 +257,7 @@ for round in range(int(sys.argv[2])):
     print("round", round, flush=True)
     time.sleep(4)
 """
-MAINS_KEPT, MAIN_BYTES = 64, 13000  # user/session/ended.c; struct target, with the state of each source
+MAINS_KEPT, MAIN_BYTES = 64, 13000  # user/session/targets.c; struct target, with the state of each source
 ROUND_CHILDREN = {"": 20000 if helpers.LONG else 3000, "trains": 2000 if helpers.LONG else 150}
 
 

@@ -3,9 +3,8 @@
 #include "user/elf/elf.h"
 #include "tests/fuzz/fuzz.h"
 #include "user/elf/demangle.h"
-#include "user/elf/function_table.h"
 #include "user/elf/functions.h"
-#include "user/elf/kernel_name.h"
+#include "user/proc/symbols.c"
 
 #define SYMBOLS_MAX 200
 
@@ -36,7 +35,7 @@ static int on_symbol(const struct elf_symbol *symbol, void *ctx)
 	size_t have;
 
 	demangle__name(symbol->name, name, sizeof(name));
-	kernel_name__to_keep(symbol->name, name, sizeof(name));
+	demangle__kernel_to_keep(symbol->name, name, sizeof(name));
 	elf__name_offset(walk->elf, symbol);
 	elf__offset(walk->elf, symbol->vaddr, &offset);
 	elf__pointer(walk->elf, symbol->vaddr, &value);
@@ -66,8 +65,8 @@ static void walk_functions(int fd)
 
 	if (function_table__load(fd, 1000, &table))
 		return;
-	for (size_t i = 0; i < function_table__cnt(table) && i < SYMBOLS_MAX; i++) {
-		function_table__find(table, function_table__offset(table, i));
+	for (size_t i = 0; i < table->cnt && i < SYMBOLS_MAX; i++) {
+		function_table__find(table, table->functions[i].offset);
 		function_table__name(table, i, name, sizeof(name));
 	}
 	function_table__free(table);

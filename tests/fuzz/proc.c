@@ -9,13 +9,13 @@
 #include <stdarg.h>
 
 #include "tests/fuzz/fuzz.h"
-#include "user/elf/kernel_symbols.h"
 #include "user/proc/cgroup.h"
 #include "user/proc/environ.h"
 #include "user/proc/far_files.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
 #include "user/proc/process.h"
+#include "user/proc/symbols.c"
 #include "user/proc/task.h"
 #include "user/runtime/cuda/cuda.h"
 
@@ -126,7 +126,7 @@ static void parse_usage(const uint8_t *data, size_t size)
 		FUZZ_CHECK(first == 1 && second == 1);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		value = 1;
-		if (proc_usage__parse_value(text, keys[i], &value))
+		if (proc__parse_value(text, keys[i], &value))
 			FUZZ_CHECK(value == 1);
 	}
 	first = second = 1;

@@ -3,7 +3,6 @@
 #include "user/lib/words.h"
 #include "tests/fuzz/fuzz.h"
 #include "user/elf/demangle.h"
-#include "user/elf/kernel_name.h"
 #include "user/lib/columns.h"
 #include "user/lib/names.h"
 #include "user/report/print/text.h"
@@ -35,9 +34,9 @@ static void check_symbols(const char *text)
 	uint8_t cnt;
 
 	demangle__name(text, name, sizeof(name));
-	kernel_name__to_keep(text, name, sizeof(name));
+	demangle__kernel_to_keep(text, name, sizeof(name));
 	FUZZ_CHECK(strlen(name) < sizeof(name));
-	readable = kernel_name__for_people(text);
+	readable = demangle__kernel(text);
 	free(readable);
 	free(ops_names__demangle(text));
 	if (!ops_abi__args(text, text[0] & 1, arg, &cnt))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A budget holds on average, and lets see as much as it allows (user/session/budget.h). */
+/* A budget holds on average, and lets see as much as it allows (user/session/budget.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What a session knows of processes that have ended: what they paid, their rows, and children that nobody has looked at. */
+#include <bpf/bpf.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +81,7 @@ static int row_found(int fd, const void *key, void *val)
 #undef bpf_map__fd
 #undef bpf_map_lookup_elem
 #define programs__command command_forgotten
-#include "user/session/ended.c"
+#include "user/session/targets.c"
 
 /* ---- a session ---- */
 
@@ -164,7 +165,7 @@ static void test_busiest(void **state)
 
 			hit_sums__add(session, &sums, t, &proc);
 		}
-		hit_sums__cost(session, &sums, &cost);
+		sum_cost(session, &sums, &cost);
 		assert_int_equal(cost.hits, 201);
 		assert_int_equal(cost.busiest_hits, 70);
 		assert_int_equal(cost.busiest_sampler_ns, 2000);
@@ -187,7 +188,7 @@ static void test_price(void **state)
 	(void)state;
 	session->selftest.after_ns = 40;
 	hit_sums__add(session, &sums, t, &proc);
-	hit_sums__cost(session, &sums, &cost);
+	sum_cost(session, &sums, &cost);
 	assert_int_equal(cost.hits, 120);
 	assert_int_equal(cost.busiest_hits, 100);
 	assert_int_equal(cost.hit_ns, 10 + 30 + 7);
@@ -211,7 +212,7 @@ static void test_children_paid(void **state)
 		child->last->cost.sampled = 1;
 		child->last->cost.sampled_ns = 40;
 	}
-	targets__forget_ended(session);
+	forget_ended(session);
 	assert_int_equal(session->target_cnt, 1);
 	assert_ptr_equal(session->targets[0], main);
 	assert_int_equal(session->ended.hits, 600);

@@ -4,7 +4,7 @@
 
 #include "tests/unit/build_job.h"
 #include "user/analysis/gpu/gpu_time.h"
-#include "user/elf/kernel_name.h"
+#include "user/elf/demangle.h"
 #include "user/model/gpu.h"
 
 static void test_functions(void **state)
@@ -55,7 +55,7 @@ static void test_kernel_names(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		char *name = kernel_name__for_people(names[i][0]);
+		char *name = demangle__kernel(names[i][0]);
 
 		assert_string_equal(name, names[i][1]);
 		free(name);
@@ -73,18 +73,18 @@ static void test_names_to_keep(void **state)
 		for (int k = 0; k < 80; k++)
 			strcat(long_name, "6Shapes");
 		sprintf(long_name + strlen(long_name), "Li%dEEEvNT_6ParamsE", i);
-		kernel_name__to_keep(long_name, kept[i], sizeof(kept[i]));
+		demangle__kernel_to_keep(long_name, kept[i], sizeof(kept[i]));
 		assert_non_null(strstr(kept[i], "cutlass::Kernel<Shapes ...> #"));
 		assert_int_equal(kept[i][strlen(kept[i]) - 9], '#');
 	}
 	assert_string_not_equal(kept[0], kept[1]);
 	memset(long_name, 'k', REC_NAME_MAX);
 	long_name[REC_NAME_MAX] = 0;
-	kernel_name__to_keep(long_name, kept[0], sizeof(kept[0]));
+	demangle__kernel_to_keep(long_name, kept[0], sizeof(kept[0]));
 	assert_string_equal(kept[0], long_name);
-	kernel_name__to_keep("_Z4gemmPf", kept[0], sizeof(kept[0]));
+	demangle__kernel_to_keep("_Z4gemmPf", kept[0], sizeof(kept[0]));
 	assert_string_equal(kept[0], "_Z4gemmPf");
-	kernel_name__to_keep("long", kept[0], 4);
+	demangle__kernel_to_keep("long", kept[0], 4);
 	assert_int_equal(strlen(kept[0]), 3);
 }
 

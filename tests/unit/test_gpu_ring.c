@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "user/session/sources/gpu_clock.h"
+#include "user/session/sources/gpu_reader.h"
 #include "user/session/sources/gpu_ring.h"
 
 #define BYTES (GPU_RING_CONTROL + GPU_RING_BYTES)

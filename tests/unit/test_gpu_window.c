@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "user/session/sources/gpu_window.h"
+#include "user/session/sources/gpu_reader.h"
 
 static enum gpu_fate judge(struct gpu_window *w, enum gpu_activity kind, uint32_t correlation, uint64_t start_ns,
 			   uint64_t end_ns, bool last)

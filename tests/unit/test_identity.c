@@ -11,8 +11,8 @@
 
 #include "tests/children.h"
 #include "tests/pythons.h"
+#include "user/identity/job_id.h"
 #include "user/identity/program.h"
-#include "user/identity/rank.h"
 #include "user/proc/environ.h"
 #include "user/runtime/python/pydict.h"
 

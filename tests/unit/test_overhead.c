@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* By how much longer steps take while they are recorded (user/session/overhead.h), of jobs for which that is known. */
+/* By how much longer steps take while they are recorded (user/session/sources/ticks.h), of jobs for which that is known. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "user/session/overhead.h"
+#include "user/session/sources/ticks.h"
 
 #define MS 1e6
 #define S  1e9

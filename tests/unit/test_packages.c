@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "user/proc/packages.h"
+#include "user/session/sources/packages.c"
 
 static char folder[] = "/tmp/test_packages.XXXXXX";
 
@@ -53,7 +53,7 @@ static void assert_found(const char *expected)
 {
 	char *names;
 
-	assert_int_equal(packages__installed(getpid(), folder, &names), 0);
+	assert_int_equal(find_installed(getpid(), folder, &names), 0);
 	assert_string_equal(names, expected);
 	free(names);
 }
@@ -149,7 +149,7 @@ static void many_names(void **state)
 		at += sprintf(text + at, "package_%d/x.py,,\n", i);
 	make_folder(NULL);
 	add_record("many-1", text, at);
-	assert_int_equal(packages__installed(getpid(), folder, &names), 0);
+	assert_int_equal(find_installed(getpid(), folder, &names), 0);
 	for (char *c = names; *c; c++)
 		lines += *c == '\n';
 	assert_int_equal(lines, 256);
@@ -192,11 +192,11 @@ static void not_a_file(void **state)
 	assert_found("good/\n");
 	unlink(outside);
 	remove_folder(NULL);
-	assert_true(packages__installed(getpid(), folder, &names) == -ENOENT);
-	assert_true(packages__installed(getpid(), "tmp", &names) == -EINVAL);
-	assert_true(packages__installed(getpid(), "", &names) == -EINVAL);
-	assert_true(packages__installed(getpid(), "/proc/self/status", &names) == -ENOTDIR);
-	assert_int_not_equal(packages__installed(0x7fffffff, "/", &names), 0);
+	assert_true(find_installed(getpid(), folder, &names) == -ENOENT);
+	assert_true(find_installed(getpid(), "tmp", &names) == -EINVAL);
+	assert_true(find_installed(getpid(), "", &names) == -EINVAL);
+	assert_true(find_installed(getpid(), "/proc/self/status", &names) == -ENOTDIR);
+	assert_int_not_equal(find_installed(0x7fffffff, "/", &names), 0);
 }
 
 int main(void)

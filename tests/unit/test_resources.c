@@ -21,7 +21,6 @@
 #include "user/proc/deputy.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
-#include "user/proc/shared_pages.h"
 
 #define S 1000000000ull
 
@@ -49,20 +48,20 @@ static void values_are_parsed(void **state)
 {
 	uint64_t value = 5;
 
-	assert_int_equal(proc_usage__parse_value("", "VmSwap", &value), -EINVAL);
-	assert_int_equal(proc_usage__parse_value("VmSwap", "VmSwap", &value), -EINVAL);
-	assert_int_equal(proc_usage__parse_value("VmSwap:", "VmSwap", &value), -EINVAL);
-	assert_int_equal(proc_usage__parse_value("VmSwap:\t-1 kB", "VmSwap", &value), -EINVAL);
+	assert_int_equal(proc__parse_value("", "VmSwap", &value), -EINVAL);
+	assert_int_equal(proc__parse_value("VmSwap", "VmSwap", &value), -EINVAL);
+	assert_int_equal(proc__parse_value("VmSwap:", "VmSwap", &value), -EINVAL);
+	assert_int_equal(proc__parse_value("VmSwap:\t-1 kB", "VmSwap", &value), -EINVAL);
 	/* the name of a process: the kernel escapes its newlines, so that it begins no line */
-	assert_int_equal(proc_usage__parse_value("Name:\tVmSwap: 7 kB\n", "VmSwap", &value), -EINVAL);
+	assert_int_equal(proc__parse_value("Name:\tVmSwap: 7 kB\n", "VmSwap", &value), -EINVAL);
 	assert_int_equal(value, 5);
-	assert_int_equal(proc_usage__parse_value("Name:\tVmSwap: 7 kB\nVmSwap:\t   12 kB\n", "VmSwap", &value), 0);
+	assert_int_equal(proc__parse_value("Name:\tVmSwap: 7 kB\nVmSwap:\t   12 kB\n", "VmSwap", &value), 0);
 	assert_int_equal(value, 12 * 1024);
-	assert_int_equal(proc_usage__parse_value("xread_bytes: 1\nread_bytes: 99\n", "read_bytes", &value), 0);
+	assert_int_equal(proc__parse_value("xread_bytes: 1\nread_bytes: 99\n", "read_bytes", &value), 0);
 	assert_int_equal(value, 99);
-	assert_int_equal(proc_usage__parse_value("active_file 8\n", "active_file", &value), 0);
+	assert_int_equal(proc__parse_value("active_file 8\n", "active_file", &value), 0);
 	assert_int_equal(value, 8);
-	assert_int_equal(proc_usage__parse_value("A: 18446744073709551615 kB", "A", &value), 0);
+	assert_int_equal(proc__parse_value("A: 18446744073709551615 kB", "A", &value), 0);
 	assert_true(value == UINT64_MAX);
 }
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "user/cmd/targets.h"
+#include "user/identity/trainings.c"
 
 #define ROWS_MAX 300
 #define ID_A     "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -28,7 +29,7 @@ static int set_up(void **state)
 }
 
 /* Adds a process; a parent that is in the table is its nearest ancestor with torch. */
-static struct training *add(pid_t pid, pid_t parent, const char *command, const char *rank)
+static struct training *add_process(pid_t pid, pid_t parent, const char *command, const char *rank)
 {
 	struct training *t = &rows[table.cnt++];
 
@@ -76,7 +77,7 @@ static const char *selected(const char *name)
 
 static void test_nothing(void **state)
 {
-	trainings__relate(&table);
+	relate(&table);
 	assert_int_equal(trainings__job_cnt(&table), 0);
 	assert_string_equal(selected(NULL), "none");
 	assert_string_equal(selected("x"), "none");
@@ -109,15 +110,15 @@ static const char *roles(void)
 
 static void test_workers_are_no_targets(void **state)
 {
-	struct training *trainer = add(10, 1, "python train.py", "");
+	struct training *trainer = add_process(10, 1, "python train.py", "");
 
-	is_program(add(11, 10, "python train.py", ""), PROGRAM_WORKER, trainer);
-	is_program(add(12, 10, "python -c spawn_main(7)", ""), PROGRAM_WORKER, NULL);
-	is_program(add(13, 10, "a title", ""), PROGRAM_CHILD, trainer);          /* such as an environment of RL */
-	is_program(add(14, 10, "python train.py", ""), PROGRAM_SCRIPT, trainer); /* os.fork() */
-	is_program(add(15, 10, "python train.py", ""), PROGRAM_UNKNOWN, NULL);
-	is_program(add(16, 10, "python -c multiprocessing", ""), PROGRAM_UNKNOWN, NULL);
-	trainings__relate(&table);
+	is_program(add_process(11, 10, "python train.py", ""), PROGRAM_WORKER, trainer);
+	is_program(add_process(12, 10, "python -c spawn_main(7)", ""), PROGRAM_WORKER, NULL);
+	is_program(add_process(13, 10, "a title", ""), PROGRAM_CHILD, trainer); /* such as an environment of RL */
+	is_program(add_process(14, 10, "python train.py", ""), PROGRAM_SCRIPT, trainer); /* os.fork() */
+	is_program(add_process(15, 10, "python train.py", ""), PROGRAM_UNKNOWN, NULL);
+	is_program(add_process(16, 10, "python -c multiprocessing", ""), PROGRAM_UNKNOWN, NULL);
+	relate(&table);
 	assert_string_equal(roles(), "T W0 W0 W0 W0 W0 W0");
 	assert_int_equal(trainings__job_cnt(&table), 1);
 	assert_int_equal(rows[0].workers, 6);
@@ -129,12 +130,12 @@ static void test_forkserver(void **state)
 {
 	struct training *server;
 
-	add(10, 1, "python train.py", "");
-	server = is_program(add(11, 10, "python -c from multiprocessing.forkserver import main", ""), PROGRAM_HELPER,
-			    NULL);
-	is_program(add(12, 11, "python -c ...", ""), PROGRAM_WORKER, server);
-	is_program(add(13, 11, "python -c ...", ""), PROGRAM_CHILD, server);
-	trainings__relate(&table);
+	add_process(10, 1, "python train.py", "");
+	server = is_program(add_process(11, 10, "python -c from multiprocessing.forkserver import main", ""),
+			    PROGRAM_HELPER, NULL);
+	is_program(add_process(12, 11, "python -c ...", ""), PROGRAM_WORKER, server);
+	is_program(add_process(13, 11, "python -c ...", ""), PROGRAM_CHILD, server);
+	relate(&table);
 	assert_string_equal(roles(), "T H0 W0 W0");
 	assert_int_equal(rows[0].workers, 2);
 }
@@ -144,12 +145,12 @@ static void test_helpers(void **state)
 {
 	struct training *pool;
 
-	add(10, 1, "python train.py", "");
-	is_program(add(11, 10, "torch_shm_manager", ""), PROGRAM_NATIVE, NULL);
-	pool = is_program(add(12, 10, "python compile_worker", ""), PROGRAM_HELPER, NULL);
-	is_program(add(13, 12, "python compile_worker", ""), PROGRAM_HELPER, pool);
-	is_program(add(20, 1, "serve", ""), PROGRAM_NATIVE, NULL);
-	trainings__relate(&table);
+	add_process(10, 1, "python train.py", "");
+	is_program(add_process(11, 10, "torch_shm_manager", ""), PROGRAM_NATIVE, NULL);
+	pool = is_program(add_process(12, 10, "python compile_worker", ""), PROGRAM_HELPER, NULL);
+	is_program(add_process(13, 12, "python compile_worker", ""), PROGRAM_HELPER, pool);
+	is_program(add_process(20, 1, "serve", ""), PROGRAM_NATIVE, NULL);
+	relate(&table);
 	assert_string_equal(roles(), "T H0 H0 H0 -");
 	assert_string_equal(selected(NULL), "10");
 	assert_int_equal(trainings__job_cnt(&table), 1);
@@ -158,8 +159,8 @@ static void test_helpers(void **state)
 /* A worker without its trainer, which has ended, is no trainer. */
 static void test_orphan(void **state)
 {
-	is_program(add(11, 1, "python train.py", ""), PROGRAM_WORKER, NULL);
-	trainings__relate(&table);
+	is_program(add_process(11, 1, "python train.py", ""), PROGRAM_WORKER, NULL);
+	relate(&table);
 	assert_string_equal(roles(), "W");
 	assert_string_equal(selected(NULL), "none");
 }
@@ -167,11 +168,12 @@ static void test_orphan(void **state)
 /* Lightning: rank 0 starts the others, with its own command line. */
 static void test_rank_that_starts_ranks(void **state)
 {
-	struct training *rank0 = add(10, 1, "python train.py", "0"), *rank1 = add(11, 10, "python train.py", "1");
+	struct training *rank0 = add_process(10, 1, "python train.py", "0"),
+			*rank1 = add_process(11, 10, "python train.py", "1");
 
-	is_program(add(12, 10, "python train.py", "0"), PROGRAM_WORKER, rank0);
-	is_program(add(13, 11, "python train.py", "1"), PROGRAM_WORKER, rank1);
-	trainings__relate(&table);
+	is_program(add_process(12, 10, "python train.py", "0"), PROGRAM_WORKER, rank0);
+	is_program(add_process(13, 11, "python train.py", "1"), PROGRAM_WORKER, rank1);
+	relate(&table);
 	assert_string_equal(roles(), "T T W0 W1");
 	assert_int_equal(trainings__job_cnt(&table), 1);
 	assert_string_equal(selected(NULL), "11 10");
@@ -180,15 +182,15 @@ static void test_rank_that_starts_ranks(void **state)
 /* spawned and forked ones; the numbers are known once they have joined their group */
 static void test_spawned_ranks(void **state)
 {
-	struct training *parent = is_program(add(10, 1, "python a.py", ""), PROGRAM_LAUNCHER, NULL);
+	struct training *parent = is_program(add_process(10, 1, "python a.py", ""), PROGRAM_LAUNCHER, NULL);
 
-	is_program(add(11, 10, "python -c spawn_main", ""), PROGRAM_RANK, NULL);
-	is_program(add(12, 10, "python a.py", "1"), PROGRAM_RANK, parent);
-	parent = is_program(add(20, 1, "python b.py", ""), PROGRAM_WAITS,
+	is_program(add_process(11, 10, "python -c spawn_main", ""), PROGRAM_RANK, NULL);
+	is_program(add_process(12, 10, "python a.py", "1"), PROGRAM_RANK, parent);
+	parent = is_program(add_process(20, 1, "python b.py", ""), PROGRAM_WAITS,
 			    NULL); /* joins processes that it has made itself */
-	is_program(add(21, 20, "python -c spawn_main", ""), PROGRAM_CHILD, NULL);
-	is_program(add(22, 20, "python b.py", ""), PROGRAM_CHILD, parent);
-	trainings__relate(&table);
+	is_program(add_process(21, 20, "python -c spawn_main", ""), PROGRAM_CHILD, NULL);
+	is_program(add_process(22, 20, "python b.py", ""), PROGRAM_CHILD, parent);
+	relate(&table);
 	assert_string_equal(roles(), "L T T L T T");
 	assert_int_equal(trainings__job_cnt(&table), 2);
 }
@@ -196,9 +198,9 @@ static void test_spawned_ranks(void **state)
 /* An evaluation that a rank starts has its environment, and is not that rank. */
 static void test_inherited_rank(void **state)
 {
-	add(10, 1, "python train.py", "3");
-	add(11, 10, "python evaluate.py", "3");
-	trainings__relate(&table);
+	add_process(10, 1, "python train.py", "3");
+	add_process(11, 10, "python evaluate.py", "3");
+	relate(&table);
 	assert_string_equal(roles(), "T T");
 	assert_int_equal(rows[0].rank.number, 3);
 	assert_int_equal(rows[1].rank.number, -1);
@@ -208,12 +210,12 @@ static void test_inherited_rank(void **state)
 static void test_where_ranks_meet(void **state)
 {
 	for (int i = 0; i < 4; i++) {
-		struct training *t = add(11 + i, 5 + i, "python a.py", i < 3 ? (i % 2 ? "1" : "0") : "");
+		struct training *t = add_process(11 + i, 5 + i, "python a.py", i < 3 ? (i % 2 ? "1" : "0") : "");
 
 		SET(t, id.address, "127.0.0.1");
 		SET(t, id.port, i == 2 ? "29501" : "29500");
 	}
-	trainings__relate(&table);
+	relate(&table);
 	assert_int_equal(trainings__job_cnt(&table), 3);
 	assert_int_equal(rows[1].job, 0);
 }
@@ -221,11 +223,11 @@ static void test_where_ranks_meet(void **state)
 /* torchrun's environment is that of its caller; its ranks have a run of their own or "none". */
 static void test_ranks_are_one_job(void **state)
 {
-	add(10, 1, "torchrun train.py", "");
-	add(11, 10, "python train.py", "0");
-	add(12, 10, "python train.py", "1");
-	is_program(add(13, 12, "python train.py", "1"), PROGRAM_WORKER, &rows[2]);
-	trainings__relate(&table);
+	add_process(10, 1, "torchrun train.py", "");
+	add_process(11, 10, "python train.py", "0");
+	add_process(12, 10, "python train.py", "1");
+	is_program(add_process(13, 12, "python train.py", "1"), PROGRAM_WORKER, &rows[2]);
+	relate(&table);
 	assert_string_equal(roles(), "L T T W2");
 	assert_int_equal(trainings__job_cnt(&table), 1);
 	assert_string_equal(selected(NULL), "12 11");
@@ -234,11 +236,11 @@ static void test_ranks_are_one_job(void **state)
 /* Also where what started them has no torch; two programs that one shell started are two jobs. */
 static void test_jobs_of_one_parent(void **state)
 {
-	add(11, 5, "python train.py", "0");
-	add(12, 5, "python train.py", "1");
-	add(21, 6, "python one.py", "");
-	add(22, 6, "python two.py", "");
-	trainings__relate(&table);
+	add_process(11, 5, "python train.py", "0");
+	add_process(12, 5, "python train.py", "1");
+	add_process(21, 6, "python one.py", "");
+	add_process(22, 6, "python two.py", "");
+	relate(&table);
 	assert_int_equal(rows[1].job, 0);
 	assert_int_equal(trainings__job_cnt(&table), 3);
 	assert_string_equal(selected(NULL), "22 21 12 11");
@@ -247,19 +249,19 @@ static void test_jobs_of_one_parent(void **state)
 /* What a program with torch has started is recorded before that, which would take it for its child. */
 static void test_programs_of_a_program(void **state)
 {
-	add(10, 1, "python sweep.py", "");
-	add(11, 10, "python train.py", "");
-	trainings__relate(&table);
+	add_process(10, 1, "python sweep.py", "");
+	add_process(11, 10, "python train.py", "");
+	relate(&table);
 	assert_int_equal(trainings__job_cnt(&table), 1);
 	assert_string_equal(selected(NULL), "11 10");
 }
 
 static void test_runs(void **state)
 {
-	SET(add(11, 5, "python a.py", "0"), id.run, "first");
-	SET(add(12, 6, "python a.py", "1"), id.run, "first"); /* of another torchrun */
-	SET(add(13, 7, "python a.py", "0"), id.run, "second");
-	trainings__relate(&table);
+	SET(add_process(11, 5, "python a.py", "0"), id.run, "first");
+	SET(add_process(12, 6, "python a.py", "1"), id.run, "first"); /* of another torchrun */
+	SET(add_process(13, 7, "python a.py", "0"), id.run, "second");
+	relate(&table);
 	assert_int_equal(trainings__job_cnt(&table), 2);
 	assert_string_equal(selected("first"), "12 11");
 	assert_string_equal(selected("second"), "13");
@@ -269,12 +271,12 @@ static void test_runs(void **state)
 static void test_slurm(void **state)
 {
 	for (int i = 0; i < 4; i++) {
-		struct training *t = add(11 + i, 5 + i, "python a.py", "");
+		struct training *t = add_process(11 + i, 5 + i, "python a.py", "");
 
 		SET(t, id.slurm, "4711");
 		SET(t, id.slurm_step, i < 2 ? "0" : i == 2 ? "1" : "");
 	}
-	trainings__relate(&table);
+	relate(&table);
 	assert_int_equal(trainings__job_cnt(&table), 3); /* two steps, and what salloc's shell has started */
 	assert_string_equal(selected("4711"), "14 13 12 11");
 	assert_string_equal(selected("471"), "none");
@@ -284,10 +286,10 @@ static void test_containers(void **state)
 {
 	char name[64];
 
-	in_cgroup(add(11, 5, "python a.py", ""), "/system.slice/docker-" ID_A ".scope");
-	in_cgroup(add(12, 5, "python b.py", ""), "/kubepods/pod1234/cri-containerd-" ID_B ".scope/inner");
-	in_cgroup(add(13, 5, "python c.py", ""), "/user.slice/" ID_A "0"); /* too long for an id */
-	trainings__relate(&table);
+	in_cgroup(add_process(11, 5, "python a.py", ""), "/system.slice/docker-" ID_A ".scope");
+	in_cgroup(add_process(12, 5, "python b.py", ""), "/kubepods/pod1234/cri-containerd-" ID_B ".scope/inner");
+	in_cgroup(add_process(13, 5, "python c.py", ""), "/user.slice/" ID_A "0"); /* too long for an id */
+	relate(&table);
 	assert_string_equal(rows[0].id.container, ID_A);
 	assert_string_equal(rows[1].id.container, ID_B);
 	assert_string_equal(rows[2].id.container, "");
@@ -304,11 +306,11 @@ static void test_containers(void **state)
 
 static void test_cgroups(void **state)
 {
-	in_cgroup(add(11, 5, "python a.py", ""), "/lab/one");
-	in_cgroup(add(12, 5, "python b.py", ""), "/lab/one/more");
-	in_cgroup(add(13, 5, "python c.py", ""), "/lab/ones");
-	in_cgroup(add(14, 5, "python d.py", ""), "");
-	trainings__relate(&table);
+	in_cgroup(add_process(11, 5, "python a.py", ""), "/lab/one");
+	in_cgroup(add_process(12, 5, "python b.py", ""), "/lab/one/more");
+	in_cgroup(add_process(13, 5, "python c.py", ""), "/lab/ones");
+	in_cgroup(add_process(14, 5, "python d.py", ""), "");
+	relate(&table);
 	assert_string_equal(selected("/lab/one"), "12 11");
 	assert_string_equal(selected("/sys/fs/cgroup/lab/one/"), "12 11");
 	assert_string_equal(selected("/lab"), "13 12 11");
@@ -321,9 +323,9 @@ static void test_cgroups(void **state)
 static void test_names_select_targets_only(void **state)
 {
 	for (int i = 0; i < 3; i++)
-		in_cgroup(add(10 + i, 9 + i, i ? "python train.py" : "torchrun", i ? "0" : ""), "/job");
+		in_cgroup(add_process(10 + i, 9 + i, i ? "python train.py" : "torchrun", i ? "0" : ""), "/job");
 	is_program(&rows[2], PROGRAM_WORKER, &rows[1]);
-	trainings__relate(&table);
+	relate(&table);
 	assert_string_equal(roles(), "L T W1");
 	assert_string_equal(selected("/job"), "11");
 }
@@ -333,8 +335,8 @@ static void test_too_many(void **state)
 	struct pids pids = {.cnt = 0};
 
 	for (int i = 0; i < PIDS_MAX + 1; i++)
-		add(1000 + i, 5, "python train.py", "0");
-	trainings__relate(&table);
+		add_process(1000 + i, 5, "python train.py", "0");
+	relate(&table);
 	assert_int_equal(trainings__job_cnt(&table), 1);
 	assert_int_equal(trainings__select(&table, NULL, &pids), -E2BIG);
 }
@@ -342,8 +344,9 @@ static void test_too_many(void **state)
 /* Another user says that his process is a rank of somebody's job. */
 static void test_other_user(void **state)
 {
-	struct training *mine = add(10, 1, "python train.py", "0"), *too = add(11, 2, "python train.py", "1"),
-			*his = add(12, 3, "python train.py", "2");
+	struct training *mine = add_process(10, 1, "python train.py", "0"),
+			*too = add_process(11, 2, "python train.py", "1"),
+			*his = add_process(12, 3, "python train.py", "2");
 
 	for (struct training *t = mine; t <= his; t++) {
 		SET(t, id.run, "run");
@@ -352,7 +355,7 @@ static void test_other_user(void **state)
 		SET(t, id.port, "29500");
 		t->process.uid = t == his ? 1001 : 1000;
 	}
-	trainings__relate(&table);
+	relate(&table);
 	assert_int_equal(mine->job, too->job);
 	assert_int_not_equal(mine->job, his->job);
 }

@@ -29,7 +29,7 @@
 #include "user/runtime/xla/jax.h"
 #include "user/session/programs.h"
 #include "user/session/session.h"
-#include "user/session/sources/gpu_functions.h"
+#include "user/session/sources/gpu.h"
 #include "user/session/sources/gpu_ring.h"
 #include "user/session/sources/landmarks.h"
 #include "user/session/sources/natives.h"
@@ -453,7 +453,7 @@ static void check_gpu(struct doctor *d, const struct process *process)
 
 		if (mapped_file__elf(&process->files[i], &elf))
 			continue;
-		if (!gpu_functions__find(elf, sets)) {
+		if (!gpu__find_functions(elf, sets)) {
 			function_cnt += sets[1].cnt;
 			file_cnt += sets[1].cnt > 0;
 		}

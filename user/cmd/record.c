@@ -27,7 +27,7 @@
 #include "user/report/report.h"
 #include "user/session/launch.h"
 #include "user/session/session.h"
-#include "user/session/sources/inject_library.h"
+#include "user/session/sources/inject.h"
 
 /* ---- where the records go: to the file, to the model for the summary, to the trigger of --until ---- */
 
@@ -543,7 +543,7 @@ static void prepare_injection(const struct record_args *args)
 
 	if (args->session.gpu != SESSION_GPU_CUPTI)
 		return;
-	if (inject_library__own(path))
+	if (inject__own_library(path))
 		log__warn("build stepflame where CUPTI's headers are, or set STEPFLAME_INJECT to the library's path",
 			  "libstepflame-inject.so was not found: stepflame records calls of CUDA, but not what the GPU "
 			  "does");

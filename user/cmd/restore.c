@@ -18,7 +18,6 @@
 #include "user/cmd/targets.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
-#include "user/proc/breakpoints.h"
 #include "user/proc/proc.h"
 #include "user/report/common.h"
 #include "user/report/print/table.h"

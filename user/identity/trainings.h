@@ -13,7 +13,6 @@
 
 #include "user/identity/job_id.h"
 #include "user/identity/program.h"
-#include "user/identity/rank.h"
 #include "user/lib/array.h"
 #include "user/proc/proc.h"
 #include "user/proc/process.h"
@@ -61,9 +60,6 @@ int trainings__find(struct trainings *out);
  */
 int trainings__look_again(struct trainings *t);
 void trainings__release(struct trainings *t);
-
-/* Finds out from the rest what follows from it. */
-void trainings__relate(struct trainings *t);
 
 /* NULL: it is not in the table. */
 struct training *trainings__pid(const struct trainings *t, pid_t pid);

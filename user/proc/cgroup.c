@@ -12,7 +12,6 @@
 
 #include "user/lib/saturating.h"
 #include "user/proc/proc.h"
-#include "user/proc/proc_usage.h"
 
 #define MOUNTS_BYTES   (1u << 20)
 #define CGROUPS_BYTES  65536
@@ -52,17 +51,6 @@ static bool has_word(const char *list, const char *word)
 	for (const char *at = list; at; at = strchr(at, ',')) {
 		at += *at == ',';
 		if (!strncmp(at, word, length) && (!at[length] || at[length] == ','))
-			return true;
-	}
-	return false;
-}
-
-/* Is ".." a part of the path? The kernel shows it for what is outside of our cgroup namespace. */
-static bool leads_up(const char *path)
-{
-	for (const char *at = path; at; at = strchr(at, '/')) {
-		at += *at == '/';
-		if (at[0] == '.' && at[1] == '.' && (!at[2] || at[2] == '/'))
 			return true;
 	}
 	return false;
@@ -135,7 +123,8 @@ int cgroup_folder__find(const char *cgroups, const char *mounts, const char *con
 	bool found = false;
 
 	out->above = false;
-	if (err || leads_up(path))
+	/* the kernel shows ".." for what is outside of our cgroup namespace */
+	if (err || proc__leads_up(path))
 		return -ENOENT;
 	for (const char *line = mounts; line && !found; line = strchr(line, '\n')) {
 		char *copy;
@@ -165,7 +154,7 @@ static char *read_file(const struct cgroup_look *look, const char *folder, const
 static bool read_number(const struct cgroup_look *look, const char *folder, const char *name, uint64_t *out)
 {
 	char *text = read_file(look, folder, name);
-	bool is_number = text && proc_usage__parse_number(text, out);
+	bool is_number = text && proc__parse_number(text, out);
 
 	free(text);
 	return is_number;
@@ -196,8 +185,8 @@ static void add_memory(const struct cgroup_look *look, const struct cgroup_folde
 		return;
 	stat = read_file(look, folder->path, "memory.stat");
 	if (stat) {
-		proc_usage__parse_value(stat, memory_names[folder->v1].inactive, &inactive);
-		proc_usage__parse_value(stat, memory_names[folder->v1].active, &active);
+		proc__parse_value(stat, memory_names[folder->v1].inactive, &inactive);
+		proc__parse_value(stat, memory_names[folder->v1].active, &active);
 		free(stat);
 	}
 	inactive = saturating__add(inactive, active);
@@ -222,8 +211,8 @@ static bool read_quota(const struct cgroup_look *look, const struct cgroup_folde
 			return false;
 	} else {
 		text = read_file(look, folder->path, "cpu.max"); /* "QUOTA PERIOD" */
-		rest = text ? proc_usage__parse_number(text, &quota) : NULL;
-		rest = rest ? proc_usage__parse_number(rest, &period) : NULL;
+		rest = text ? proc__parse_number(text, &quota) : NULL;
+		rest = rest ? proc__parse_number(rest, &period) : NULL;
 		free(text);
 		if (!rest)
 			return false;
@@ -248,10 +237,10 @@ uint32_t cgroup__count_processors(const char *list)
 	for (;; list++) {
 		if (!isdigit((unsigned char)*list))
 			return 0;
-		list = proc_usage__parse_number(list, &first);
+		list = proc__parse_number(list, &first);
 		last = first;
 		if (*list == '-')
-			list = proc_usage__parse_number(list + 1, &last);
+			list = proc__parse_number(list + 1, &last);
 		if (!list || first < end || last < first || last >= PROCESSORS_MAX)
 			return 0;
 		cnt += last - first + 1;
@@ -318,7 +307,7 @@ bool cgroup__kills(const char *file, uint64_t *out)
 
 	if (read_whole(file, FILE_BYTES, &text))
 		return false;
-	has = !proc_usage__parse_value(text, "oom_kill", out);
+	has = !proc__parse_value(text, "oom_kill", out);
 	free(text);
 	return has;
 }
@@ -373,13 +362,13 @@ bool cgroup_quota__throttle(const struct cgroup_quota *quota, struct cgroup_thro
 
 	if (read_whole(quota->file, FILE_BYTES, &text))
 		return false;
-	has = !proc_usage__parse_value(text, "nr_periods", &out->periods) &&
-	      !proc_usage__parse_value(text, "nr_throttled", &out->throttled);
+	has = !proc__parse_value(text, "nr_periods", &out->periods) &&
+	      !proc__parse_value(text, "nr_throttled", &out->throttled);
 	/* version 2 has microseconds, version 1 nanoseconds */
-	if (!proc_usage__parse_value(text, "throttled_usec", &us))
+	if (!proc__parse_value(text, "throttled_usec", &us))
 		has = has && !__builtin_mul_overflow(us, 1000, &out->throttled_ns);
 	else
-		has = has && !proc_usage__parse_value(text, "throttled_time", &out->throttled_ns);
+		has = has && !proc__parse_value(text, "throttled_time", &out->throttled_ns);
 	free(text);
 	return has;
 }

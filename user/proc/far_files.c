@@ -101,24 +101,13 @@ static size_t match(const char *path, const char *point)
 	return !strncmp(path, point, bytes) && (!path[bytes] || path[bytes] == '/') ? bytes + 1 : 0;
 }
 
-/* A name that leads up may leave a mount, by way of a link. */
-static bool leads_up(const char *path)
-{
-	for (const char *at = path; at; at = strchr(at, '/')) {
-		at += *at == '/';
-		if (at[0] == '.' && at[1] == '.' && (!at[2] || at[2] == '/'))
-			return true;
-	}
-	return false;
-}
-
 int far_files__of_path(const char *path, const char *mounts, char out[FAR_FILES_BYTES])
 {
 	char line[LINE_BYTES], *point, *type;
 	size_t best = 0, bytes, length;
 	int err = -ENOENT;
 
-	if (*path != '/' || leads_up(path))
+	if (*path != '/' || proc__leads_up(path)) /* such a name may leave a mount, by way of a link */
 		return -ENOENT;
 	for (const char *at = mounts; at && *at; at = strchr(at, '\n')) {
 		at += *at == '\n';

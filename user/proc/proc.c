@@ -2,6 +2,7 @@
 /* The target chooses its name (any bytes, ')' too), so nothing here trusts that. */
 #include "user/proc/proc.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -252,6 +253,41 @@ int proc__syscall(pid_t pid, pid_t tid, struct proc_syscall *out)
 	return 0;
 }
 
+const char *proc__parse_number(const char *text, uint64_t *out)
+{
+	char *end;
+
+	while (*text == ' ' || *text == '\t')
+		text++;
+	if (!isdigit((unsigned char)*text))
+		return NULL;
+	*out = strtoull(text, &end, 10);
+	return end;
+}
+
+int proc__parse_value(const char *text, const char *key, uint64_t *out)
+{
+	size_t length = strlen(key);
+
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		const char *value, *rest;
+		uint64_t number;
+
+		line += *line == '\n';
+		value = line + length;
+		if (strncmp(line, key, length) || (*value != ':' && *value != ' '))
+			continue;
+		rest = proc__parse_number(value + 1, &number);
+		if (!rest)
+			return -EINVAL;
+		if (!strncmp(rest, " kB", 3) && __builtin_mul_overflow(number, 1024, &number))
+			number = UINT64_MAX;
+		*out = number;
+		return 0;
+	}
+	return -EINVAL;
+}
+
 void proc__unescape(char *text)
 {
 	char *out = text;
@@ -266,4 +302,14 @@ void proc__unescape(char *text)
 		}
 	}
 	*out = 0;
+}
+
+bool proc__leads_up(const char *path)
+{
+	for (const char *at = path; at; at = strchr(at, '/')) {
+		at += *at == '/';
+		if (at[0] == '.' && at[1] == '.' && (!at[2] || at[2] == '/'))
+			return true;
+	}
+	return false;
 }

@@ -83,7 +83,17 @@ struct proc_syscall {
 };
 
 int proc__syscall(pid_t pid, pid_t tid, struct proc_syscall *out);
+
+/*
+ * The number in a line "KEY: NUMBER" or "KEY NUMBER" of a text, times 1024 where "kB" follows. 0, or
+ * -EINVAL: it has none, and *out is as before.
+ */
+int proc__parse_value(const char *text, const char *key, uint64_t *out);
+/* A number of decimal digits behind blanks: at most UINT64_MAX. Returns what follows; NULL: there is none. */
+const char *proc__parse_number(const char *text, uint64_t *out);
 /* Of a mount table, in place: the kernel writes blanks, tabs, newlines and backslashes there as "\040". */
 void proc__unescape(char *text);
+/* Is ".." a part of the path? Then it may lead out of the mount, or the cgroup, that it begins with. */
+bool proc__leads_up(const char *path);
 
 #endif

@@ -8,10 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "user/lib/saturating.h"
+#include "user/proc/deputy.h"
+#include "user/proc/pagemap.h"
 #include "user/proc/proc.h"
+#include "user/proc/process.h"
+#include "user/proc/target_file.h"
 
 #define STAT_BYTES    2048 /* 52 numbers and a name */
 #define STATM_BYTES   256
@@ -20,18 +25,6 @@
 
 /* ---- parsers ---- */
 
-const char *proc_usage__parse_number(const char *text, uint64_t *out)
-{
-	char *end;
-
-	while (*text == ' ' || *text == '\t')
-		text++;
-	if (!isdigit((unsigned char)*text))
-		return NULL;
-	*out = strtoull(text, &end, 10);
-	return end;
-}
-
 static uint64_t times(uint64_t number, uint64_t unit)
 {
 	uint64_t product;
@@ -39,35 +32,14 @@ static uint64_t times(uint64_t number, uint64_t unit)
 	return __builtin_mul_overflow(number, unit, &product) ? UINT64_MAX : product;
 }
 
-int proc_usage__parse_value(const char *text, const char *key, uint64_t *out)
-{
-	size_t length = strlen(key);
-
-	for (const char *line = text; line; line = strchr(line, '\n')) {
-		const char *value, *rest;
-		uint64_t number;
-
-		line += *line == '\n';
-		value = line + length;
-		if (strncmp(line, key, length) || (*value != ':' && *value != ' '))
-			continue;
-		rest = proc_usage__parse_number(value + 1, &number);
-		if (!rest)
-			return -EINVAL;
-		*out = strncmp(rest, " kB", 3) ? number : times(number, 1024);
-		return 0;
-	}
-	return -EINVAL;
-}
-
 /* "SIZE RESIDENT SHARED ...", in pages. */
 int proc_usage__parse_statm(const char *text, size_t page_bytes, uint64_t *rss_bytes, uint64_t *shared_bytes)
 {
 	uint64_t size, rss, shared;
 
-	text = proc_usage__parse_number(text, &size);
-	text = text ? proc_usage__parse_number(text, &rss) : NULL;
-	text = text ? proc_usage__parse_number(text, &shared) : NULL;
+	text = proc__parse_number(text, &size);
+	text = text ? proc__parse_number(text, &rss) : NULL;
+	text = text ? proc__parse_number(text, &shared) : NULL;
 	if (!text)
 		return -EINVAL;
 	*rss_bytes = times(rss, page_bytes);
@@ -95,7 +67,7 @@ int proc_usage__parse_net(const char *text, uint64_t *received, uint64_t *sent)
 		if (*at != ':')
 			continue;
 		for (at++; at && cnt < 9; cnt += at != NULL)
-			at = proc_usage__parse_number(at, &numbers[cnt]);
+			at = proc__parse_number(at, &numbers[cnt]);
 		if (cnt < 9)
 			return -EINVAL;
 		in = saturating__add(in, numbers[0]);
@@ -146,8 +118,8 @@ static int read_disk(pid_t pid, struct proc_usage *out)
 
 	if (err)
 		return err;
-	err = proc_usage__parse_value(text, "read_bytes", &out->read_bytes)
-		      ?: proc_usage__parse_value(text, "write_bytes", &out->written_bytes);
+	err = proc__parse_value(text, "read_bytes", &out->read_bytes)
+		      ?: proc__parse_value(text, "write_bytes", &out->written_bytes);
 	free(text);
 	return err;
 }
@@ -203,7 +175,7 @@ int proc_usage__swap(pid_t pid, uint64_t *bytes)
 
 	if (err)
 		return err;
-	err = proc_usage__parse_value(text, "VmSwap", bytes);
+	err = proc__parse_value(text, "VmSwap", bytes);
 	free(text);
 	return err;
 }
@@ -232,7 +204,7 @@ int proc_usage__parse_cpu(const char *text, uint64_t *busy_ticks, uint64_t *idle
 		return -EINVAL;
 	text += 4;
 	for (int i = 0; i < 8; i++) {
-		text = proc_usage__parse_number(text, &ticks[i]);
+		text = proc__parse_number(text, &ticks[i]);
 		if (!text)
 			return -EINVAL;
 		if (i != 3 && i != 4)
@@ -268,10 +240,181 @@ int proc_usage__machine(struct machine_usage *out)
 	*out = (struct machine_usage){0};
 	if (err)
 		return err;
-	err = proc_usage__parse_value(text, "MemTotal", &out->memory_bytes)
-		      ?: proc_usage__parse_value(text, "MemAvailable", &out->available_bytes);
-	proc_usage__parse_value(text, "SwapTotal", &out->swap_bytes);
-	proc_usage__parse_value(text, "SwapFree", &out->swap_free_bytes);
+	err = proc__parse_value(text, "MemTotal", &out->memory_bytes)
+		      ?: proc__parse_value(text, "MemAvailable", &out->available_bytes);
+	proc__parse_value(text, "SwapTotal", &out->swap_bytes);
+	proc__parse_value(text, "SwapFree", &out->swap_free_bytes);
 	free(text);
 	return err ?: read_cpu(out);
+}
+
+/* ---- pages that a child has copied: the kernel takes a lock of the process for each read, so the deputy reads ---- */
+
+#define RANGES_MAX 4096
+#define TRIED_MAX  1000 /* addresses; those that it shares are kept */
+#define TRIED_EACH 6    /* for each that may be kept */
+#define LEAST      8
+#define PAGE_IS    (PAGE_IN_MEMORY | PAGE_OF_FILE | PAGE_EXCLUSIVE)
+
+struct pages_question {
+	pid_t pid;
+	uint32_t cnt;
+	uint64_t addresses[TRIED_MAX];
+};
+_Static_assert(sizeof(struct pages_question) <= DEPUTY_IN_BYTES, "more than the deputy takes");
+
+/* Writes the word of each page; 0 where there is none. */
+static int read_pages_in_deputy(const void *in, struct deputy_out *out)
+{
+	const struct pages_question *question = in;
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", question->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	for (uint32_t i = 0; i < question->cnt; i++) {
+		uint64_t word = 0;
+
+		if (pread(fd, &word, sizeof(word), (off_t)(question->addresses[i] / PAGE * sizeof(word))) !=
+		    sizeof(word))
+			word = 0;
+		memcpy(out->bytes + i * sizeof(word), &word, sizeof(word));
+	}
+	out->size = question->cnt * sizeof(uint64_t);
+	close(fd);
+	return 0;
+}
+
+/* The words of the pages of a question, valid until the next one. 0 or -errno. */
+static int ask(const struct pages_question *question, const struct deputy_out **out)
+{
+	int err = deputy__run(question->pid, read_pages_in_deputy, question, sizeof(*question), out);
+
+	return err ?: (*out)->size == question->cnt * sizeof(uint64_t) ? 0 : -EIO;
+}
+
+static uint64_t word_of(const struct deputy_out *answer, size_t i)
+{
+	uint64_t word;
+
+	memcpy(&word, answer->bytes + i * sizeof(word), sizeof(word));
+	return word;
+}
+
+/* Memory of its own, not of files, and not what is only reserved: more than the machine has. */
+struct ranges {
+	uint64_t most_pages; /* of one */
+	struct {
+		uint64_t start, pages;
+	} items[RANGES_MAX];
+	size_t cnt;
+	uint64_t pages;
+};
+
+static int add_range(const struct mapping *map, void *ctx)
+{
+	struct ranges *ranges = ctx;
+	uint64_t pages = map->end > map->start ? (map->end - map->start) / PAGE : 0;
+
+	if (!map->writable || map->shared || map->inode || !pages || pages > ranges->most_pages ||
+	    ranges->cnt == RANGES_MAX)
+		return 0;
+	ranges->items[ranges->cnt].start = map->start;
+	ranges->items[ranges->cnt].pages = pages;
+	ranges->pages = saturating__add(ranges->pages, ranges->items[ranges->cnt++].pages);
+	return 0;
+}
+
+/* So many addresses, one in each of equally long parts of all ranges. */
+static void spread(const struct ranges *ranges, size_t tried, struct pages_question *question)
+{
+	uint64_t part = ranges->pages / tried, before = 0, chance = (uint64_t)question->pid;
+	size_t range = 0;
+
+	for (uint64_t i = 0; i < tried; i++) {
+		uint64_t page;
+
+		chance = chance * 6364136223846793005ULL + 1442695040888963407ULL;
+		page = i * part + (chance >> 33) % part;
+		while (page - before >= ranges->items[range].pages)
+			before += ranges->items[range++].pages;
+		question->addresses[question->cnt++] = ranges->items[range].start + (page - before) * PAGE;
+	}
+}
+
+int shared_pages__choose(pid_t pid, size_t most, struct shared_pages *out)
+{
+	static struct ranges ranges; /* 64 KiB */
+	struct pages_question question = {.pid = pid};
+	const struct deputy_out *answer;
+	size_t shared = 0, tried;
+	int err;
+
+	*out = (struct shared_pages){0};
+	most = most < SHARED_PAGES_MAX ? most : SHARED_PAGES_MAX;
+	tried = most * TRIED_EACH < TRIED_MAX ? most * TRIED_EACH : TRIED_MAX;
+	ranges.cnt = ranges.pages = 0;
+	ranges.most_pages = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / PAGE;
+	err = process__each_mapping(pid, add_range, &ranges);
+	if (err || ranges.pages < TRIED_MAX)
+		return err;
+	spread(&ranges, tried, &question);
+	err = ask(&question, &answer);
+	for (size_t i = 0; !err && i < question.cnt; i++)
+		if ((word_of(answer, i) & PAGE_IS) == PAGE_IN_MEMORY)
+			question.addresses[shared++] = question.addresses[i];
+	if (err || shared < LEAST)
+		return err;
+	out->cnt = shared < most ? shared : most;
+	for (size_t i = 0; i < out->cnt; i++)
+		out->addresses[i] = question.addresses[i * shared / out->cnt];
+	out->each_bytes = ranges.pages / tried * PAGE * shared / out->cnt;
+	return 0;
+}
+
+int shared_pages__copied(pid_t pid, const struct shared_pages *pages, size_t *copied)
+{
+	struct pages_question question = {.pid = pid, .cnt = pages->cnt};
+	const struct deputy_out *answer;
+	int err;
+
+	memcpy(question.addresses, pages->addresses, pages->cnt * sizeof(*pages->addresses));
+	err = ask(&question, &answer);
+	*copied = 0;
+	for (size_t i = 0; !err && i < pages->cnt; i++)
+		*copied += (word_of(answer, i) & PAGE_IS) == (PAGE_IN_MEMORY | PAGE_EXCLUSIVE);
+	return err;
+}
+
+/* ---- shared memory: whoever owns the process chooses what is mounted there, so the deputy looks ---- */
+
+static int look_at_shm_in_deputy(const void *in, struct deputy_out *out)
+{
+	const pid_t *pid = in;
+	int at = target_file__of(*pid, "dev/shm", O_DIRECTORY), err;
+	struct shm_space space;
+	struct statvfs fs;
+
+	if (at < 0)
+		return at;
+	err = fstatvfs(at, &fs) ? -errno : 0;
+	close(at);
+	if (err)
+		return err;
+	space = (struct shm_space){(uint64_t)fs.f_blocks * fs.f_frsize, (uint64_t)fs.f_bavail * fs.f_frsize};
+	memcpy(out->bytes, &space, sizeof(space));
+	out->size = sizeof(space);
+	return 0;
+}
+
+int shm__space(pid_t pid, struct shm_space *out)
+{
+	const struct deputy_out *answer;
+	int err = deputy__run(pid, look_at_shm_in_deputy, &pid, sizeof(pid), &answer);
+
+	if (!err)
+		memcpy(out, answer->bytes, sizeof(*out));
+	return err;
 }

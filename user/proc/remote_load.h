@@ -6,7 +6,7 @@
  *
  * ptrace stops one thread, which waits in a system call that the kernel can restart, for some
  * hundred microseconds. That thread starts a new thread in its process, and returns to its call
- * with each register as it was, by code in the process (remote_stub.h). The new thread loads the
+ * with each register as it was, by code in the process. The new thread loads the
  * library. So the process is safe when the caller dies, at any moment, and when one of its threads
  * is inside the loader: the new thread waits for the loader like any other.
  */

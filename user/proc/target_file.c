@@ -37,30 +37,44 @@ int target_file__open(int root, const char *path, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
+int target_file__of(pid_t pid, const char *path, int flags)
+{
+	int root = target_file__root(pid), fd = root < 0 ? root : target_file__open(root, path, flags);
+
+	if (root >= 0)
+		close(root);
+	return fd;
+}
+
+/* The file is checked before it is opened for reading, since to open anything else may have effects. */
+int target_file__reopen(int at)
+{
+	char self[32];
+	struct stat st;
+	int err = fstat(at, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -EINVAL, fd = -1;
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", at);
+	if (!err) {
+		fd = open(self, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		err = fd < 0 ? -errno : 0;
+	}
+	close(at);
+	return err ?: fd;
+}
+
 struct file_request {
 	pid_t pid;
 	char path[PATH_MAX];
 };
 
-/* The file is checked before it is opened for reading, since to open anything else may have effects. */
 static int read_in_deputy(const void *in, struct deputy_out *out)
 {
 	const struct file_request *r = in;
-	int root = target_file__root(r->pid), at = root < 0 ? root : target_file__open(root, r->path, 0), fd, err;
-	char self[32];
-	struct stat st;
+	int at = target_file__of(r->pid, r->path, 0), fd = at < 0 ? at : target_file__reopen(at), err;
 	ssize_t got = 1;
 
-	if (root >= 0)
-		close(root);
-	if (at < 0)
-		return at;
-	err = fstat(at, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -EINVAL;
-	snprintf(self, sizeof(self), "/proc/self/fd/%d", at);
-	fd = err ? -1 : open(self, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	close(at);
 	if (fd < 0)
-		return err ?: -errno;
+		return fd;
 	while (got > 0 && out->size < VERSION_MAX_BYTES) {
 		got = read(fd, out->bytes + out->size, VERSION_MAX_BYTES - out->size);
 		out->size += got > 0 ? (size_t)got : 0;

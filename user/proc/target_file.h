@@ -18,6 +18,10 @@ int target_file__root(pid_t pid);
  * so only the deputy calls this. A descriptor or -errno.
  */
 int target_file__open(int root, const char *path, int flags);
+/* The same in the root of a process. */
+int target_file__of(pid_t pid, const char *path, int flags);
+/* Opens what that has opened for reading, and closes it, on failure too. A descriptor; -EINVAL: no regular file; or -errno. */
+int target_file__reopen(int at);
 
 /*
  * Reads from a Python package's version.py the text, as UTF-8, after the first `variable = '` at

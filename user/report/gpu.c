@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/elf/kernel_name.h"
+#include "user/elf/demangle.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
 #include "user/model/processes.h"
@@ -30,7 +30,7 @@ static char *kernel_name(struct job *job, const struct gpu_row *row)
 	if (!row->key.name)
 		return strdup("(kernel not known)");
 	name = job__name_or_lost(job, row->key.name);
-	return name ? kernel_name__for_people(name) : NULL;
+	return name ? demangle__kernel(name) : NULL;
 }
 
 char *gpu_row__name(const struct gpu_view *view, enum gpu_table_id id, const struct gpu_row *row)

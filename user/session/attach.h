@@ -7,6 +7,7 @@
 #ifndef STEPFLAME_USER_SESSION_ATTACH_H
 #define STEPFLAME_USER_SESSION_ATTACH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -58,5 +59,14 @@ void attacher__forget(const struct attacher *attacher, struct probe_list *list);
  * for a uprobe_multi link, up to 150 ms for a perf link, and perf links detach one after the other.
  */
 void attachments__free(struct attachment **attachments, size_t cnt);
+
+/* ---- ATTACH_EVENTS ---- */
+
+/* Is tracefs mounted at its usual place, and writable? */
+bool trace_events__work(void);
+/* Is it mounted there, and may this process not write to it? */
+bool trace_events__denied(void);
+/* Removes the events of processes that have ended. */
+void trace_events__remove_stale(void);
 
 #endif

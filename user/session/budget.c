@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "user/session/budget.h"
-
+/*
+ * The budget of --budget: what processes may pay, in time of a thread. A group of processes that has
+ * spent more rests: its probes are detached and it has no samples, until it has earned what it has
+ * spent and what another window will take. All processes of a group rest at the same times, so that
+ * ranks can be compared.
+ *
+ *   window (1.5 to 3 s and three steps, until all is spent) -> rest (earns another one) -> window
+ *
+ * The length of a window is random, so that windows do not follow a rhythm of the job.
+ */
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -26,12 +34,25 @@
 
 /* ---- what has been spent, and earned ---- */
 
+/* What one group of processes has spent. */
+struct budget_account {
+	uint64_t earns_from_ns; /* since then it has earned its share of the time */
+	double spent_ns;        /* since then, */
+	double before_ns;       /* and of that before this window */
+	double next_ns;         /* what the next window is expected to take, and has to be earned before it */
+	uint64_t opened_ns;     /* when this window opened; 0: it rests */
+	uint64_t window_ns;     /* how long it is to last at least */
+	uint64_t steps;         /* that have ended in this window */
+	bool makes_steps;
+};
+
 static double earned_ns(const struct budget_account *account, double share, uint64_t now_ns)
 {
 	return share * (now_ns - account->earns_from_ns);
 }
 
-void budget_account__open(struct budget_account *account, double uniform, uint64_t now_ns)
+/* Opens a window. uniform: random, 0 to 1. */
+static void budget_account__open(struct budget_account *account, double uniform, uint64_t now_ns)
 {
 	account->opened_ns = now_ns;
 	account->before_ns = account->spent_ns;
@@ -39,7 +60,8 @@ void budget_account__open(struct budget_account *account, double uniform, uint64
 	account->steps = 0;
 }
 
-bool budget_account__is_spent(struct budget_account *account, double share, uint64_t now_ns)
+/* Is the window to end now? share: of the time of a thread. */
+static bool budget_account__is_spent(struct budget_account *account, double share, uint64_t now_ns)
 {
 	double debt_ns = account->spent_ns - earned_ns(account, share, now_ns);
 	double credit_ns = account->next_ns + share * CREDIT_MAX_NS;
@@ -52,7 +74,8 @@ bool budget_account__is_spent(struct budget_account *account, double share, uint
 	return !account->makes_steps || account->steps >= STEPS_MIN || open_ns >= STEPS_MAX_NS;
 }
 
-void budget_account__rest(struct budget_account *account, double share, uint64_t now_ns)
+/* Ends the window. */
+static void budget_account__rest(struct budget_account *account, double share, uint64_t now_ns)
 {
 	double rate = (account->spent_ns - account->before_ns) / (now_ns - account->opened_ns);
 
@@ -60,12 +83,14 @@ void budget_account__rest(struct budget_account *account, double share, uint64_t
 	account->opened_ns = 0;
 }
 
-bool budget_account__is_paid(const struct budget_account *account, double share, uint64_t now_ns)
+/* Has it earned what it has spent? */
+static bool budget_account__is_paid(const struct budget_account *account, double share, uint64_t now_ns)
 {
 	return account->spent_ns <= earned_ns(account, share, now_ns);
 }
 
-bool budget_account__is_earned(const struct budget_account *account, double share, uint64_t now_ns)
+/* And the next window, too: is the rest over? */
+static bool budget_account__is_earned(const struct budget_account *account, double share, uint64_t now_ns)
 {
 	return account->spent_ns + account->next_ns <= earned_ns(account, share, now_ns);
 }

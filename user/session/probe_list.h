@@ -48,4 +48,12 @@ int probe_list__add_sites(struct probe_list *list, const struct sites *sites, ui
 int probe_list__add_function(struct probe_list *list, const struct elf *elf, uint64_t vaddr, uint64_t size,
 			     uint32_t enter, uint32_t exit, uint32_t flags, uint32_t fn);
 
+/*
+ * Adds the probes that an earlier session has cached for a file under the key `what` to the lists. 0;
+ * -ENOENT: not cached; or -errno, and the lists are empty.
+ */
+int probe_lists__load(const struct elf *elf, const char *what, struct probe_list *lists, size_t list_cnt);
+/* Caches them. Ignores failures: the next session then finds the probes afresh. */
+void probe_lists__save(const struct elf *elf, const char *what, const struct probe_list *lists, size_t list_cnt);
+
 #endif

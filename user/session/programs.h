@@ -6,11 +6,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "user/session/selftest.h"
+#include "user/session/attach.h"
 
 struct stepflame_bpf;
 struct proc_command;
 struct bpf_program;
+
+/* What uprobes can do and cost on this machine, as a test on stepflame itself finds. */
+struct selftest {
+	struct attacher attacher;
+	/* Cost of a probe on an emulated instruction, less the program's own time. */
+	uint64_t hit_ns;
+	/* How much longer code takes after a hit that it had learned before: branches, caches. */
+	uint64_t after_ns;
+	uint32_t pid_level; /* level of stepflame's pid namespace */
+	uint64_t pid_ns;    /* its address in the kernel */
+};
 
 /*
  * Sets constants and map sizes before the programs load, and disables programs that are not needed.
@@ -33,6 +44,9 @@ int programs__command(struct stepflame_bpf *skel, const struct proc_command *com
 
 /* Runs an iterator once over the host's threads. 0 or -errno. */
 int programs__iterate(struct bpf_program *program);
+
+/* The time of a cheap system call of this process now, in ns. Takes some 5 ms. */
+uint64_t selftest__call_ns(void);
 
 /* Sets *why and *fix to texts for the user: why programs__load failed, and how to fix that. */
 void programs__explain(int err, const char **why, const char **fix);

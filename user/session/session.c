@@ -35,6 +35,12 @@
 /* A process could fork as fast as its children are found. */
 #define CHILDREN_LOOKS_MAX 16
 
+const struct source *const sources[SOURCE__COUNT] = {
+#define X(id, name) [SOURCE_##id] = &source_##name,
+	STEPFLAME_SOURCES(X)
+#undef X
+};
+
 static void emit_host(struct session *s)
 {
 	struct rec_host rec = {.hdr = {.type = REC_HOST, .size = sizeof(rec)}};

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The session's private state, for its own files and the sources: session.c (life cycle), targets.c
- * (processes), target_probes.c (their probes), file_probes.c (the probes of a file), snapshot.c
- * (maps to records), cost.c, emit.c.
+ * (processes), file_probes.c (the probes of files, and where they are attached), snapshot.c (maps to
+ * records, and what the recording costs), emit.c.
  */
 #ifndef STEPFLAME_USER_SESSION_STATE_H
 #define STEPFLAME_USER_SESSION_STATE_H
 
 #include "include/probes.h"
 #include "include/resource_records.h"
-#include "user/identity/rank.h"
+#include "user/identity/job_id.h"
 #include "user/lib/map.h"
 #include "user/lib/names.h"
 #include "user/proc/proc.h"
 #include "user/proc/process.h"
 #include "user/runtime/python/python.h"
 #include "user/session/guardian.h"
-#include "user/session/selftest.h"
+#include "user/session/programs.h"
 #include "user/session/session.h"
 #include "user/session/source.h"
 
@@ -201,13 +201,7 @@ uint64_t session__name_id(const char *text);
 /* Emits a text as a name. Returns its id. */
 uint64_t session__emit_name(struct session *s, const char *text);
 
-/*
- * file_probes.c: the probes of a file that a process maps. Each source that holds it searches it
- * once per session. `elf` NULL: the file is not open yet. Returns 1 if a source has searched it now,
- * 0 if none had to; or -errno, also if the file changes meanwhile.
- */
-int file_probes__of(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
-		    struct file_probes **out);
+/* file_probes.c */
 /* Returns NULL if the session has not searched the file. */
 struct file_probes *file_probes__find(const struct session *s, const struct mapped_file *file);
 /*
@@ -234,22 +228,16 @@ void session__renew_files(struct session *s, const struct process *process);
 void session__forget_files(struct session *s);
 void session__free_files(struct session *s);
 
-/* identify.c */
+/* targets.c */
+struct target *targets__find(struct session *s, pid_t pid);
 /* Emits REC_TARGET with all that is known of the target. */
 void target__emit(struct session *s, struct target *t);
-/* Is it a worker of a torch DataLoader? */
-bool target__is_worker(const struct target *t);
-/* Now and then: emits the target again when its rank is another one than the session said. */
-void target__look_at_rank(struct session *s, struct target *t, uint64_t now);
 /*
  * Call at the end: makes a child with steps a main process in the report, unless its parent has
  * steps too and it is no rank of its own. This includes children of launchers such as torchrun or a
  * shell.
  */
 void target__emit_trainer(struct session *s, struct target *t);
-
-/* targets.c */
-struct target *targets__find(struct session *s, pid_t pid);
 /* Adds a process and takes ownership of *process. 0 or -errno. */
 int targets__add(struct session *s, struct process *process, enum target_role role, struct target **out);
 /* Looks at the target's mapped files and attaches missing probes. 0 or -errno. */
@@ -283,20 +271,10 @@ void target__free(struct target *t); /* must be detached */
  * thousands of children, one after another.
  */
 void target__mark_gone(struct session *s, struct target *t);
-/*
- * Frees children that have ended, since a job may have any number of them, and keeps the sum of
- * what they paid. Of main processes, and children that train, the last ones stay.
- */
-void targets__forget_ended(struct session *s);
-/*
- * BPF has seen a process end: the next snapshot deletes its rows, and BPF forgets the process now,
- * since another one may get its pid.
- */
-void targets__forget_pid(struct session *s, uint32_t pid);
 /* Copies BPF's state of the target. false: BPF has none. */
 bool target__proc(const struct session *s, const struct target *t, struct proc *out);
 
-/* target_probes.c */
+/* file_probes.c: the probes of a target, file by file */
 /*
  * Call before a list is attached, and best before others in the same file are: may it be? 0;
  * -EBADMSG: the target's code at a site is not that of the file; or -errno.
@@ -328,15 +306,14 @@ void budget__tend(struct session *s);
 void budget__join(struct session *s, struct target *t);
 void budget__free(struct session *s);
 
-/* cost.c */
+/* snapshot.c */
 /* What a process has paid since its fork: hits, samples and system calls. */
 double target__paid_ns(const struct session *s, const struct target *t, const struct proc *proc);
 void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct target *t, const struct proc *proc);
-void hit_sums__cost(const struct session *s, const struct hit_sums *sums, struct rec_cost *cost);
 uint64_t session__cpu_ns(void); /* of this process, user and system */
 uint64_t session__rss_bytes(void);
 
-/* snapshot.c: emits the maps as records. 0 or -errno of the sink. */
+/* Emits the maps as records. 0 or -errno of the sink. */
 int snapshot__emit(struct session *s);
 /* t: a main process. */
 void window_sums__add(struct window_sums *sums, const struct target *t, const struct proc *proc);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The processes of a session: finds their mapped files, attaches the probes of those files, and
- * follows forks, execs and exits. In: /proc and REC_PROC records. Out: links, entries of the BPF
- * map `procs`, REC_TARGET records.
+ * The processes of a session: says who they are, finds their mapped files, attaches the probes of
+ * those files, follows forks, execs and exits, and keeps what BPF last knew of those that have ended.
+ * In: /proc, the processes' memory and REC_PROC records. Out: links, entries of the BPF map `procs`,
+ * REC_TARGET and REC_JOB records.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -12,7 +13,11 @@
 #include <string.h>
 
 #include "stepflame.skel.h"
+#include "user/identity/job_id.h"
+#include "user/identity/program.h"
+#include "user/lib/clock.h"
 #include "user/lib/log.h"
+#include "user/proc/proc.h"
 #include "user/runtime/python/pythread.h"
 #include "user/runtime/torch/torch.h"
 #include "user/runtime/xla/jax.h"
@@ -34,6 +39,10 @@
 #define CHECKED_TOGETHER 4
 #define CHECK_NS         (100 * 1000000ULL)
 #define COUNT_NS         (1000 * 1000000ULL) /* the same of how many interpreters they have */
+/* A process joins its group some time after it has started, a job without ranks never does. */
+#define RANK_LOOK_NS     (500 * 1000000ULL)
+#define RANK_LOOK_MAX_NS (512 * 1000000000ULL)
+#define MAINS_KEPT       64 /* main processes that have ended; of earlier ones only sums stay */
 
 struct target *targets__find(struct session *s, pid_t pid)
 {
@@ -143,6 +152,117 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	*out = t;
 	return 0;
 }
+
+/* ---- who they are ---- */
+
+/* What is known of its interpreter: a fork has that of its parent. NULL: nothing. */
+static const struct python *target__python(const struct target *t)
+{
+	return t->python.runtime ? &t->python : NULL;
+}
+
+/* Is it a worker of a torch DataLoader? */
+static bool is_worker(const struct target *t)
+{
+	return program__is_worker(&t->process, target__python(t));
+}
+
+/* Says of which job it is, if it has not said so before: a job may name itself late, as Lightning's. */
+static void emit_job(struct session *s, struct target *t)
+{
+	struct rec_job rec = {
+		.hdr = {.type = REC_JOB, .size = sizeof(rec)},
+		.pid = t->process.pid,
+		.uid = JOB_UID_UNKNOWN,
+		.since_ns = t->job.since_ns ?: clock__ns(CLOCK_MONOTONIC),
+	};
+	struct proc_status status;
+	struct job_id id;
+
+	job_id__read(&t->process, &id);
+	job_id__to_record(&id, &rec);
+	if (!rec.launcher && !rec.meets[0] && (t->job.launcher || t->job.meets[0]))
+		return; /* it is ending, or does not answer: what it has said holds */
+	if (!proc__status(t->process.pid, 0, &status))
+		rec.uid = status.uids[0];
+	if (!memcmp(&rec, &t->job, sizeof(rec)))
+		return;
+	session__emit(s, &rec.hdr);
+	t->job = rec;
+}
+
+void target__emit(struct session *s, struct target *t)
+{
+	struct rec_target rec = {
+		.hdr = {.type = REC_TARGET, .size = sizeof(rec)},
+		.pid = t->process.pid,
+		.nspid = t->process.nspid,
+		.parent_pid = t->process.parent,
+		.role = t->role,
+	};
+
+	if (!t->forked) /* a fork has its parent's rank until the session looks at it */
+		t->rank = rank__read(&t->process, target__python(t));
+	rec.rank = t->rank.number;
+	snprintf(rec.python, sizeof(rec.python), "%s", t->python.version);
+	snprintf(rec.torch, sizeof(rec.torch), "%s", t->torch);
+	snprintf(rec.jax, sizeof(rec.jax), "%s", t->jax);
+	snprintf(rec.command, sizeof(rec.command), "%.*s", (int)sizeof(rec.command) - 1, t->process.command);
+	session__emit(s, &rec.hdr);
+	t->sent = rec;
+	if (t->role == ROLE_MAIN)
+		emit_job(s, t);
+}
+
+/* Now and then: emits the target again when its rank is another one than the session said. */
+static void look_at_rank(struct session *s, struct target *t, uint64_t now)
+{
+	if (t->role != ROLE_MAIN || !t->sent.pid || t->rank.source == RANK_GROUP || t->rank_look_at_ns > now)
+		return;
+	t->rank_delay_ns = !t->rank_delay_ns                     ? RANK_LOOK_NS
+			   : t->rank_delay_ns < RANK_LOOK_MAX_NS ? t->rank_delay_ns * 2
+								 : t->rank_delay_ns;
+	t->rank_look_at_ns = now + t->rank_delay_ns;
+	t->rank = rank__read(&t->process, target__python(t));
+	emit_job(s, t);
+	if (t->rank.number == t->sent.rank)
+		return;
+	t->sent.rank = t->rank.number;
+	session__emit(s, &t->sent.hdr);
+}
+
+static struct target *find_with_steps(struct session *s, pid_t pid)
+{
+	struct proc proc;
+
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (s->targets[i]->process.pid == pid && target__proc(s, s->targets[i], &proc) &&
+		    targets__has_steps(&proc))
+			return s->targets[i];
+	return NULL;
+}
+
+/* A process with steps that has started another one with steps: are they two ranks? */
+static bool are_two_ranks(const struct target *t, const struct target *parent)
+{
+	return t->rank.number >= 0 && t->rank.number != parent->rank.number;
+}
+
+void target__emit_trainer(struct session *s, struct target *t)
+{
+	struct target *parent;
+
+	if (!t->sent.pid || t->sent.role != ROLE_CHILD || t->role != ROLE_MAIN)
+		return;
+	parent = find_with_steps(s, t->process.parent);
+	if (parent && !are_two_ranks(t, parent))
+		return;
+	t->sent.role = ROLE_MAIN;
+	session__emit(s, &t->sent.hdr);
+	emit_job(s, t);
+}
+
+/* ---- what they map ---- */
 
 /* Must the session look for Python? The file may be mapped long before an interpreter starts. */
 static bool must_look_for_python(const struct target *t)
@@ -290,7 +410,7 @@ int targets__resolve(struct session *s, struct target *t)
 	err = err ?: later_err;
 	later_err = SOURCES_TRY(looked_at, s, t);
 	err = err ?: later_err;
-	if (t->role == ROLE_CHILD && target__is_worker(t))
+	if (t->role == ROLE_CHILD && is_worker(t))
 		t->role = ROLE_WORKER;
 	if (!t->unchecked && (news || !t->emitted)) {
 		target__emit(s, t);
@@ -427,6 +547,99 @@ static void add_forked_child(struct session *s, const struct rec_proc *rec)
 	schedule_look(t, session__now_ns(), FORK_SETTLE_NS);
 }
 
+/* ---- those that have ended ---- */
+
+/*
+ * BPF has seen a process end: the next snapshot deletes its rows, and BPF forgets the process now,
+ * since another one may get its pid.
+ */
+static void forget_pid(struct session *s, uint32_t pid)
+{
+	struct proc_command command = {.what = COMMAND_FORGET, .pid = pid};
+	struct ended_pid *ended = MAP_ADD(&s->ended_pids, struct ended_pid, &pid);
+
+	if (ended)
+		ended->reused = false;
+	programs__command(s->skel, &command);
+}
+
+static void keep_last(struct session *s, struct target *t)
+{
+	struct proc *last = malloc(sizeof(*last));
+
+	if (!last || t->last || !target__proc(s, t, last) || !last->ended) {
+		free(last);
+		return;
+	}
+	t->last = last;
+	forget_pid(s, t->process.pid);
+}
+
+void target__mark_gone(struct session *s, struct target *t)
+{
+	keep_last(s, t);
+	t->gone = true;
+	t->torch_file = t->jax_file = NULL;
+	process__release(&t->process);
+}
+
+static bool source_keeps(const struct target *t)
+{
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		if (sources[id]->keeps && sources[id]->keeps(t))
+			return true;
+	return false;
+}
+
+static bool stays(const struct target *t, const struct proc *proc, size_t mains)
+{
+	if (!t->gone || !proc->ended || source_keeps(t))
+		return true;
+	return t->role == ROLE_MAIN ? mains <= MAINS_KEPT : targets__has_steps(proc);
+}
+
+static void forget(struct session *s, struct target *t, const struct proc *proc)
+{
+	hit_sums__add(s, &s->ended, t, proc);
+	if (t->role == ROLE_MAIN) {
+		target__emit_trainer(s, t);
+		window_sums__add(&s->ended_window, t, proc);
+		s->ended_mains = true;
+	}
+	if (!t->last)
+		forget_pid(s, t->process.pid);
+	SOURCES_CALL(forget, s, t);
+	target__free(t);
+}
+
+/*
+ * Frees children that have ended, since a job may have any number of them, and keeps the sum of
+ * what they paid. Of main processes, and children that train, the last ones stay.
+ */
+static void forget_ended(struct session *s)
+{
+	size_t cnt = 0, mains = 0;
+
+	for (size_t i = 0; i < s->target_cnt; i++)
+		mains += s->targets[i]->gone && s->targets[i]->role == ROLE_MAIN;
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+		struct proc proc = {.ended = 1};
+
+		if (t->gone)
+			target__proc(s, t, &proc);
+		if (stays(t, &proc, mains)) {
+			s->targets[cnt++] = t;
+			continue;
+		}
+		mains -= t->role == ROLE_MAIN;
+		forget(s, t, &proc);
+	}
+	s->target_cnt = cnt;
+}
+
+/* ---- events ---- */
+
 /* The target has called exec or ended: discards what the session found in its program. */
 static void forget_program(struct session *s, struct target *t, bool ended)
 {
@@ -467,7 +680,7 @@ void targets__handle_event(struct session *s, const struct rec_proc *rec)
 	t = targets__find(s, rec->pid);
 	if (!t && rec->event == PROC_EXIT && !is_known_pid(s, rec->pid))
 		/* A child that ended before the session looked at it, or that is not recorded. */
-		targets__forget_pid(s, rec->pid);
+		forget_pid(s, rec->pid);
 	if (!t || (rec->event != PROC_EXEC && rec->event != PROC_EXIT))
 		return;
 	if (rec->event == PROC_EXIT) {
@@ -486,7 +699,7 @@ void targets__handle_event(struct session *s, const struct rec_proc *rec)
 static void settle_fork(struct session *s, struct target *t)
 {
 	t->pending = t->awaits_libraries = false;
-	if (target__is_worker(t)) {
+	if (is_worker(t)) {
 		t->role = ROLE_WORKER;
 		target__emit(s, t);
 	} else if (s->options.children == CHILDREN_WORKERS) {
@@ -494,6 +707,8 @@ static void settle_fork(struct session *s, struct target *t)
 		target__detach(s, t);
 	}
 }
+
+/* ---- looks ---- */
 
 /* Looks often while a young program has neither torch nor JAX. */
 static uint64_t look_delay(const struct target *t)
@@ -628,9 +843,9 @@ void targets__tend(struct session *s)
 		if (!t->gone && now - t->checked_ns >= check_ns)
 			check_life(s, t, now);
 		if (!t->gone)
-			target__look_at_rank(s, t, now);
+			look_at_rank(s, t, now);
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
 	}
-	targets__forget_ended(s);
+	forget_ended(s);
 	session__forget_files(s);
 }

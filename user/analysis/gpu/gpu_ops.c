@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/elf/kernel_name.h"
+#include "user/elf/demangle.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
 #include "user/lib/search.h"
@@ -31,7 +31,7 @@ char *gpu_work__text(struct job *job, enum gpu_activity kind, enum gpu_direction
 	text = job__name_or_lost(job, name);
 	if (!text)
 		return NULL;
-	return kind == GPU_ACTIVITY_KERNEL ? kernel_name__for_people(text) : strdup(text);
+	return kind == GPU_ACTIVITY_KERNEL ? demangle__kernel(text) : strdup(text);
 }
 
 /* ---- which calls count ---- */

@@ -17,7 +17,6 @@
 #include "user/session/sources/gpu.h"
 #include "user/session/sources/gpu_reader.h"
 #include "user/session/sources/gpu_ring.h"
-#include "user/session/sources/gpu_window.h"
 #include "user/session/sources/inject.h"
 
 #define KINDS                                                                                                     \

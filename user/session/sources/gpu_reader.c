@@ -1,14 +1,219 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Converts a ring's records for the recording: gpu_reader.h. */
 #include "user/session/sources/gpu_reader.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/elf/kernel_name.h"
+#include "include/records.h"
+#include "user/elf/demangle.h"
 #include "user/lib/compare.h"
+#include "user/proc/task.h"
 #include "user/session/sources/gpu_ring.h"
 #include "user/session/state.h"
+
+/* ---- CUPTI's clock ---- */
+
+#define WIDTH_MAX_NS 1000000
+/* The most that the two clocks may drift apart: NTP may slew CUPTI's clock by 500 ppm. */
+#define DRIFT_MAX 1000 /* 1/1000 of the elapsed time */
+#define SLACK_NS  10000
+
+static uint64_t absolute_difference(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+static bool is_consistent(const struct gpu_clock_pair *before, const struct gpu_clock_pair *pair)
+{
+	uint64_t cupti_ns = pair->cupti_ns - before->cupti_ns, ns = pair->ns - before->ns;
+
+	return pair->cupti_ns > before->cupti_ns && pair->ns > before->ns &&
+	       absolute_difference(cupti_ns, ns) <= ns / DRIFT_MAX + (before->width_ns + pair->width_ns) / 2 + SLACK_NS;
+}
+
+bool gpu_clock__add(struct gpu_clock *clock, const struct gpu_ring_clock *rec, uint64_t from_ns, uint64_t until_ns)
+{
+	struct gpu_clock_pair pair = {.cupti_ns = rec->cupti_ns, .width_ns = rec->behind_ns - rec->before_ns};
+
+	if (rec->before_ns < from_ns || rec->behind_ns > until_ns || rec->behind_ns < rec->before_ns ||
+	    pair.width_ns > WIDTH_MAX_NS || !rec->cupti_ns)
+		return false;
+	pair.ns = rec->before_ns + pair.width_ns / 2;
+	if (clock->cnt && !is_consistent(&clock->pairs[clock->cnt - 1], &pair)) {
+		if (!clock->has_outlier || !is_consistent(&clock->outlier, &pair)) {
+			clock->outlier = pair;
+			clock->has_outlier = true;
+			return false;
+		}
+		clock->pairs[0] = clock->outlier;
+		clock->cnt = 1;
+	}
+	clock->has_outlier = false;
+	if (clock->cnt == GPU_CLOCK_PAIRS) {
+		clock->cnt /= 2;
+		memmove(clock->pairs, clock->pairs + clock->cnt, clock->cnt * sizeof(*clock->pairs));
+	}
+	clock->pairs[clock->cnt++] = pair;
+	return true;
+}
+
+bool gpu_clock__translate(const struct gpu_clock *clock, uint64_t cupti_ns, uint64_t *ns)
+{
+	const struct gpu_clock_pair *a, *b;
+	uint32_t i;
+
+	if (!clock->cnt)
+		return false;
+	for (i = clock->cnt; i > 1 && clock->pairs[i - 1].cupti_ns > cupti_ns;)
+		i--;
+	a = &clock->pairs[i - 1];
+	b = i < clock->cnt && cupti_ns >= a->cupti_ns ? a + 1 : NULL;
+	if (b)
+		*ns = a->ns + (uint64_t)((double)(cupti_ns - a->cupti_ns) * (double)(b->ns - a->ns) /
+					 (b->cupti_ns - a->cupti_ns));
+	else if (cupti_ns < a->cupti_ns && a->cupti_ns - cupti_ns > a->ns)
+		return false;
+	else
+		*ns = a->ns + (cupti_ns - a->cupti_ns);
+	return true;
+}
+
+uint64_t gpu_clock__last(const struct gpu_clock *clock)
+{
+	return clock->cnt ? clock->pairs[clock->cnt - 1].cupti_ns : 0;
+}
+
+uint64_t gpu_clock__last_ns(const struct gpu_clock *clock)
+{
+	return clock->cnt ? clock->pairs[clock->cnt - 1].ns : 0;
+}
+
+/* ---- threads ---- */
+
+#define THREADS_NS 200000000ULL /* interval between readings of the list of threads */
+
+/* Keeps the old list if the threads can no longer be read. */
+static void read_thread_list(struct gpu_tids *t, pid_t pid, uint64_t now)
+{
+	pid_t *tids = NULL, *nstids;
+	int cnt = task__list(pid, &tids);
+
+	t->read_ns = now;
+	nstids = cnt > 0 ? reallocarray(NULL, cnt, sizeof(*nstids)) : NULL;
+	if (!nstids) {
+		free(tids);
+		return;
+	}
+	free(t->tids);
+	free(t->nstids);
+	*t = (struct gpu_tids){tids, nstids, cnt, now};
+	for (int i = 0; i < cnt; i++) {
+		struct task task;
+
+		nstids[i] = task__read(pid, tids[i], &task) ? 0 : task.nstid;
+	}
+}
+
+/* The tid in stepflame's namespace; 0: unknown. Reads the list at most five times per second. */
+static pid_t translate_tid(struct gpu_tids *t, const struct process *process, uint32_t tid, uint64_t now)
+{
+	if (process->nspid == process->pid)
+		return tid < 1u << REC_PID_BITS ? tid : 0;
+	for (int turn = 0; turn < 2; turn++) {
+		for (int i = 0; i < t->cnt; i++)
+			if (t->nstids[i] == (pid_t)tid)
+				return t->tids[i];
+		if (turn || now - t->read_ns < THREADS_NS)
+			break;
+		read_thread_list(t, process->pid, now);
+	}
+	return 0;
+}
+
+static void release_tids(struct gpu_tids *t)
+{
+	free(t->tids);
+	free(t->nstids);
+}
+
+/* ---- the window ---- */
+
+/* Correlation ids grow with each call of the process, and wrap. */
+static bool is_later_call(uint32_t correlation, uint32_t last)
+{
+	return (int32_t)(correlation - last) > 0;
+}
+
+enum gpu_fate gpu_window__judge(struct gpu_window *w, enum gpu_activity kind, uint32_t correlation, uint64_t start_ns,
+				uint64_t end_ns, uint64_t known_ns, bool last)
+{
+	bool call = kind == GPU_ACTIVITY_CALL, work = kind >= GPU_ACTIVITY_KERNEL && kind <= GPU_ACTIVITY_GRAPH;
+
+	if (!w->by_steps)
+		return GPU_INSIDE;
+	if (!last && end_ns >= known_ns)
+		return GPU_UNDECIDED;
+	if (!w->steps_start_ns || end_ns <= w->steps_start_ns)
+		return GPU_OUTSIDE;
+	if (!w->steps_end_ns || start_ns < w->steps_end_ns) {
+		if (call && (!w->last_correlation || is_later_call(correlation, w->last_correlation)))
+			w->last_correlation = correlation;
+		return GPU_INSIDE;
+	}
+	if (!work)
+		return GPU_OUTSIDE;
+	if (!last)
+		return GPU_UNDECIDED;
+	return is_later_call(correlation, w->last_correlation) ? GPU_OUTSIDE : GPU_INSIDE;
+}
+
+static uint64_t window_start_ns(const struct gpu_window *w)
+{
+	return w->begun_ns > w->steps_start_ns ? w->begun_ns : w->steps_start_ns;
+}
+
+static uint64_t window_end_ns(const struct gpu_window *w)
+{
+	uint64_t end_ns = w->reported_ns;
+
+	if (w->steps_end_ns && w->steps_end_ns < end_ns)
+		end_ns = w->steps_end_ns;
+	if (w->ended_ns && w->ended_ns < end_ns)
+		end_ns = w->ended_ns;
+	return end_ns;
+}
+
+static bool has_begun(const struct gpu_window *w)
+{
+	return w->begun_ns && (!w->by_steps || w->steps_start_ns);
+}
+
+uint64_t gpu_window__ns(const struct gpu_window *w)
+{
+	return has_begun(w) && window_end_ns(w) > window_start_ns(w) ? window_end_ns(w) - window_start_ns(w) : 0;
+}
+
+bool gpu_window__record(const struct gpu_window *w, struct rec_gpu_window *out)
+{
+	*out = (struct rec_gpu_window){.hdr = {.type = REC_GPU_WINDOW, .size = sizeof(*out)}, .end = w->end};
+	if (w->refused) {
+		out->start_ns = out->end_ns = w->requested_ns;
+		out->error = w->end == GPU_WINDOW_FAILED ? w->error : 0;
+		return true;
+	}
+	if (has_begun(w) && window_end_ns(w) > window_start_ns(w)) {
+		out->start_ns = window_start_ns(w);
+		out->end_ns = window_end_ns(w);
+		return true;
+	}
+	if (w->end != GPU_WINDOW_STEPS)
+		return false;
+	out->start_ns = out->end_ns = w->steps_end_ns;
+	out->end = GPU_WINDOW_LATE;
+	return true;
+}
+
+/* ---- records ---- */
 
 #define NAMES_MAX   65536
 #define PENDING_MAX 65536
@@ -35,7 +240,7 @@ void gpu_reader__release(struct gpu_reader *r)
 	free(r->names);
 	free(r->pending);
 	intern__free(&r->texts);
-	gpu_tids__release(&r->tids);
+	release_tids(&r->tids);
 	*r = (struct gpu_reader){.lost = r->lost};
 }
 
@@ -75,7 +280,7 @@ static void add_ring_name(const struct reading *to, const struct gpu_ring_name *
 		r->names = names;
 		r->name_cnt = cnt;
 	}
-	kernel_name__to_keep(rec->text, name, sizeof(name));
+	demangle__kernel_to_keep(rec->text, name, sizeof(name));
 	r->names[rec->id] = name_text(to, name);
 }
 
@@ -138,10 +343,10 @@ static bool emit_activity(const struct reading *to, const struct gpu_ring_activi
 	out.duration_ns = end_ns - start_ns;
 	memcpy(out.detail, rec->words, sizeof(out.detail));
 	if (rec->kind == GPU_ACTIVITY_CALL) {
-		out.tid = gpu_tids__translate(&r->tids, &to->t->process, rec->call.tid, now);
+		out.tid = translate_tid(&r->tids, &to->t->process, rec->call.tid, now);
 		out.detail[0] = 0;
 	} else if (rec->kind == GPU_ACTIVITY_OVERHEAD && rec->other.tid) {
-		out.tid = gpu_tids__translate(&r->tids, &to->t->process, rec->other.tid, now);
+		out.tid = translate_tid(&r->tids, &to->t->process, rec->other.tid, now);
 		out.detail[2] = 0;
 	}
 	session__emit(to->s, &out.hdr);

@@ -11,7 +11,6 @@
 #include "user/lib/log.h"
 #include "user/proc/deputy.h"
 #include "user/runtime/python/pydict.h"
-#include "user/session/probe_cache.h"
 #include "user/session/programs.h"
 #include "user/session/sources/natives.h"
 #include "user/session/state.h"
@@ -282,14 +281,14 @@ static void find_in_torch(const struct mapped_file *file, const struct elf *elf,
 {
 	int err;
 
-	if (!probe_cache__load(elf, "landmarks", sets, 1))
+	if (!probe_lists__load(elf, "landmarks", sets, 1))
 		return;
 	err = landmarks__torch(sets, elf);
 	if (err == -ENOENT)
 		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward will be missing",
 			  file->path);
 	if (!err)
-		probe_cache__save(elf, "landmarks", sets, 1);
+		probe_lists__save(elf, "landmarks", sets, 1);
 }
 
 static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,

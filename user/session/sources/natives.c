@@ -14,7 +14,6 @@
 #include "include/probes.h"
 #include "stepflame.skel.h"
 #include "user/elf/elf.h"
-#include "user/session/probe_cache.h"
 #include "user/session/state.h"
 
 /*
@@ -256,10 +255,10 @@ static int find(struct session *s, struct target *t, const struct mapped_file *f
 		struct probe_list sets[SOURCE_SETS])
 {
 	/* They are many: as perf uprobes, each takes a tenth of a second to detach. */
-	if (s->selftest.attacher.backend == ATTACH_PERF || !probe_cache__load(elf, "natives", sets, 1))
+	if (s->selftest.attacher.backend == ATTACH_PERF || !probe_lists__load(elf, "natives", sets, 1))
 		return 0;
 	if (natives__add(sets, elf) >= 0)
-		probe_cache__save(elf, "natives", sets, 1);
+		probe_lists__save(elf, "natives", sets, 1);
 	return 0;
 }
 

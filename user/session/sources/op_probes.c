@@ -98,7 +98,7 @@ static int find_op_file(struct session *s, const struct mapped_file *file, bool 
 		return drop_op_file(f, err);
 	if (ops->def_cnt + f->found->fn_cnt > OP_DEF_MEMORY)
 		err = -E2BIG;
-	err = err ?: define_operators(s, f) ?: op_table__add_names(ops, f->found);
+	err = err ?: define_operators(s, f) ?: ops__add_names(ops, f->found);
 	if (err)
 		return drop_op_file(f, err);
 	ops->def_cnt += f->found->fn_cnt;

@@ -2,19 +2,241 @@
 /*
  * The operators of each process with torch: attaches their probes (op_probes.c) just before a
  * window of the schedule and detaches them after it. In: the step boundaries that BPF counts
- * (struct op_proc). Out: links, and the fields of struct op_proc that user space writes.
+ * (struct op_proc), and the BPF arrays op_rows and op_procs, mapped. Out: links, the fields of struct
+ * op_proc that user space writes, REC_NAME, REC_OP and REC_OP_WINDOW.
  */
+#include "user/session/sources/ops.h"
+
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "stepflame.skel.h"
 #include "user/lib/log.h"
+#include "user/lib/map.h"
+#include "user/lib/names.h"
+#include "user/recording/spans.h"
 #include "user/runtime/torch/torch.h"
 #include "user/session/programs.h"
-#include "user/session/sources/ops.h"
+
+/* ---- the torch.nn.Modules around an operator ---- */
+
+struct class_key {
+	uint64_t pid, type;
+};
+
+struct class
+{
+	struct class_key key;
+	uint32_t cnt;
+};
+
+/*
+ * A module of a process. The class is part of the key: an object of another class at the same
+ * address is another module.
+ */
+struct module_key {
+	uint64_t pid, object, type;
+};
+
+struct module {
+	struct module_key key;
+	uint32_t number; /* among modules of its class, from 1 on; 0: not assigned yet */
+};
+
+/* The number of a module within its class, from 0 on; or -ENOMEM. */
+static int64_t module__index(struct modules *m, uint32_t pid, const struct rec_module *rec)
+{
+	struct class_key class_key = {pid, rec->type};
+	struct module_key key = {pid, rec->object, rec->type};
+	struct module *module = MAP_ADD(&m->modules, struct module, &key);
+	struct class *class = MAP_ADD(&m->classes, struct class, &class_key);
+
+	if (!module || !class)
+		return -ENOMEM;
+	if (!module->number)
+		module->number = ++class->cnt;
+	return module->number - 1;
+}
+
+/*
+ * Emits a name with the record's id: "Net_0/Sequential_1/Linear_0", the outermost first. Each part is
+ * a class and the number of earlier modules of that class in the process, as in torch.profiler's
+ * "nn.Module: Linear_0".
+ */
+static bool on_modules(struct session *s, const struct rec_hdr *record)
+{
+	_Alignas(struct rec_name) char room[sizeof(struct rec_name) + REC_NAME_MAX + 1] = {0};
+	const struct rec_modules *rec = (const void *)record;
+	struct rec_name *name = (void *)room;
+
+	name->hdr.type = REC_NAME;
+	name->id = rec->id;
+	for (uint32_t i = rec->module_cnt; i-- > 0;) {
+		const char *type = names__find_or_lost(&s->names, rec->modules[i].type);
+		int64_t index = module__index(&ops__of(s)->modules, rec->pid, &rec->modules[i]);
+
+		if (!type || index < 0)
+			return true;
+		name->whole_bytes += snprintf(name->text + name->bytes, REC_NAME_MAX + 1 - name->bytes, "%s%s_%d",
+					      name->bytes ? "/" : "", type, (int)index);
+		name->bytes = name->whole_bytes < REC_NAME_MAX ? name->whole_bytes : REC_NAME_MAX;
+	}
+	name->cut = name->bytes < name->whole_bytes;
+	name->hdr.size = sizeof(*name) + ((name->bytes + 7) & ~7u);
+	session__emit(s, &name->hdr);
+	return true;
+}
+
+/* ---- the BPF arrays as records ---- */
+
+static size_t mapped_bytes(const struct bpf_map *map)
+{
+	size_t page = sysconf(_SC_PAGESIZE), value = (bpf_map__value_size(map) + 7) & ~7ul;
+
+	return (value * bpf_map__max_entries(map) + page - 1) & ~(page - 1);
+}
+
+static void *map_values(const struct bpf_map *map, int protection)
+{
+	void *at = mmap(NULL, mapped_bytes(map), protection, MAP_SHARED, bpf_map__fd(map), 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static int emit_span(const struct rec_hdr *record, void *ctx)
+{
+	return session__emit(ctx, record);
+}
+
+/* 0 or -errno. */
+static int map_ops(struct session *s)
+{
+	struct ops *ops = ops__of(s);
+
+	ops->emitted = calloc(OP_ROWS, sizeof(*ops->emitted));
+	ops->procs = map_values(s->skel->maps.op_procs, PROT_READ | PROT_WRITE);
+	ops->rows = map_values(s->skel->maps.op_rows, PROT_READ);
+	if (s->options.timeline)
+		ops->spans = spans_encoder__new(emit_span, s);
+	return ops->emitted && ops->procs && ops->rows && (ops->spans || !s->options.timeline) ? 0 : -ENOMEM;
+}
+
+static void unmap_ops(struct session *s)
+{
+	struct ops *ops = ops__of(s);
+
+	if (ops->procs)
+		munmap(ops->procs, mapped_bytes(s->skel->maps.op_procs));
+	if (ops->rows)
+		munmap((void *)ops->rows, mapped_bytes(s->skel->maps.op_rows));
+	spans_encoder__free(ops->spans);
+	free(ops->emitted);
+	free(ops->names);
+}
+
+static int compare_op_names(const void *a, const void *b)
+{
+	const struct op_name *x = a, *y = b;
+
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+int ops__add_names(struct ops *ops, const struct torch_ops *found)
+{
+	struct op_name *names =
+		reallocarray(ops->names, ops->name_cnt + found->fn_cnt + found->node_cnt + 1, sizeof(*names));
+
+	if (!names)
+		return -ENOMEM;
+	ops->names = names;
+	for (size_t i = 0; i < found->fn_cnt; i++)
+		if (found->fn[i].event == OP_CALL)
+			names[ops->name_cnt++] = (struct op_name){.text = found->fn[i].name};
+	for (size_t i = 0; i < found->node_cnt; i++)
+		names[ops->name_cnt++] = (struct op_name){.text = found->node[i].name};
+	for (size_t i = 0; i < ops->name_cnt; i++)
+		names[i].id = session__name_id(names[i].text);
+	qsort(names, ops->name_cnt, sizeof(*names), compare_op_names);
+	return 0;
+}
+
+static void emit_row_name(struct session *s, uint64_t id)
+{
+	struct op_name key = {.id = id}, *name;
+
+	name = bsearch(&key, ops__of(s)->names, ops__of(s)->name_cnt, sizeof(*name), compare_op_names);
+	if (!name || name->emitted)
+		return;
+	session__emit_name(s, name->text);
+	name->emitted = true;
+}
+
+static void emit_op_rows(struct session *s)
+{
+	for (size_t i = 0; i < OP_ROWS; i++) {
+		const struct op_entry *row = &ops__of(s)->rows[i];
+		struct rec_op rec = {.hdr = {.type = REC_OP, .size = sizeof(rec)}};
+
+		if (!__atomic_load_n(&row->head.whole, __ATOMIC_ACQUIRE) || !row->key.name)
+			continue;
+		rec.key = row->key;
+		rec.val = row->val;
+		/*
+		 * Also for an unchanged row: the timeline has calls that BPF has taken back from
+		 * their row.
+		 */
+		emit_row_name(s, rec.key.name);
+		if (!memcmp(&rec.val, &ops__of(s)->emitted[i], sizeof(rec.val)))
+			continue;
+		ops__of(s)->emitted[i] = rec.val;
+		session__emit(s, &rec.hdr);
+	}
+}
+
+/*
+ * BPF emits a window when it ends. An open window is emitted as far as it has got, so that the file
+ * has it too.
+ */
+static void emit_windows(struct session *s)
+{
+	for (size_t slot = 0; slot < OP_PROCS_MAX; slot++) {
+		const struct op_proc *p = &ops__of(s)->procs[slot];
+		struct rec_op_window rec = {.hdr = {.type = REC_OP_WINDOW, .size = sizeof(rec)}};
+
+		if (!p->open || !p->index)
+			continue;
+		rec.pid = p->pid;
+		rec.index = p->index - 1;
+		rec.first_step = p->first_step;
+		/* With a schedule, the first boundary counted here opened the window. */
+		rec.steps = p->boundaries - p->first_step - (s->options.schedule[OP_ACTIVE] ? 1 : 0);
+		rec.start_ns = p->window_start_ns;
+		rec.end_ns = session__now_ns();
+		rec.cut = p->cut;
+		session__emit(s, &rec.hdr);
+	}
+}
+
+static bool on_span(struct session *s, const struct rec_hdr *record)
+{
+	if (ops__of(s)->spans)
+		spans_encoder__add(ops__of(s)->spans, (const void *)record);
+	return true;
+}
+
+static void flush_spans(struct session *s)
+{
+	if (ops__of(s)->spans)
+		spans_encoder__flush(ops__of(s)->spans);
+}
+
+/* ---- the session ---- */
 
 /*
  * How long before a window the probes are attached, and how far away the next window must be for
@@ -108,7 +330,7 @@ static int start(struct session *s)
 		log__error(PROBES_TOGETHER, "this kernel attaches probes one by one, and operators need thousands");
 		return -EOPNOTSUPP;
 	}
-	return (s->options.memory ? define_memory_row(s) : 0) ?: op_table__map(s);
+	return (s->options.memory ? define_memory_row(s) : 0) ?: map_ops(s);
 }
 
 static void hand_over_op_links(struct op_target *t, bool exits, struct detachment *d)
@@ -175,8 +397,9 @@ static void free_ops(struct session *s)
 
 	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
 		release_op_target(s, &ops->targets[slot]);
-	op_table__unmap(s);
-	modules__free(ops->modules);
+	unmap_ops(s);
+	map__free(&ops->modules.modules);
+	map__free(&ops->modules.classes);
 }
 
 /* Rows have its names, and the processes that it was mapped in its descriptor. */
@@ -390,7 +613,7 @@ static void close_windows(struct session *s)
 {
 	if (!s->options.ops)
 		return;
-	op_table__emit_windows(s); /* windows that end here rather than in BPF */
+	emit_windows(s); /* windows that end here rather than in BPF */
 	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++) {
 		struct op_proc *p = &ops__of(s)->procs[slot];
 
@@ -401,7 +624,11 @@ static void close_windows(struct session *s)
 
 static int snapshot(struct session *s)
 {
-	return s->options.ops ? op_table__snapshot(s) : 0;
+	if (!s->options.ops)
+		return 0;
+	emit_op_rows(s);
+	emit_windows(s);
+	return s->sink_err;
 }
 
 /* Exits detach last, so that operators that have been entered still end. */
@@ -432,22 +659,10 @@ static enum source_windows windows(const struct session *s, const struct target 
 
 /* ---- records ---- */
 
-static bool on_span(struct session *s, const struct rec_hdr *record)
-{
-	op_table__add_span(s, (const void *)record);
-	return true;
-}
-
 static bool on_window(struct session *s, const struct rec_hdr *record)
 {
-	op_table__flush_spans(s);
+	flush_spans(s);
 	return false;
-}
-
-static bool on_modules(struct session *s, const struct rec_hdr *record)
-{
-	modules__path(s, &ops__of(s)->modules, (const void *)record);
-	return true;
 }
 
 const struct source source_ops = {
@@ -463,7 +678,7 @@ const struct source source_ops = {
 	.tend = tend,
 	.close = close_windows,
 	.snapshot = snapshot,
-	.drained = op_table__flush_spans,
+	.drained = flush_spans,
 	.detach = detach,
 	.free = free_ops,
 	.needs_file = needs_file,

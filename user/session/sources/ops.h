@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Private to ops.c (windows), op_probes.c (which probes) and op_table.c (rows as records). */
+/* Private to ops.c (windows, and rows as records) and op_probes.c (which probes). */
 #ifndef STEPFLAME_USER_SESSION_SOURCES_OPS_H
 #define STEPFLAME_USER_SESSION_SOURCES_OPS_H
 
 #include "include/ops.h"
 #include "user/runtime/torch/ops.h"
-#include "user/session/sources/modules.h"
 #include "user/session/state.h"
 
 /*
- * A name that rows may have. Its id is a hash of its text, so op_table.c emits the text only with
+ * A name that rows may have. Its id is a hash of its text, so ops.c emits the text only with
  * the first row that has the name.
  */
 struct op_name {
@@ -52,7 +51,9 @@ struct ops {
 	struct op_name *names; /* ascending by id */
 	uint32_t def_cnt;
 	struct spans_encoder *spans; /* encodes the timeline; NULL: timeline is off */
-	struct modules *modules;     /* NULL: no module seen so far */
+	struct modules {
+		struct map modules, classes;
+	} modules; /* those seen so far */
 	struct op_target targets[OP_PROCS_MAX];
 };
 
@@ -67,17 +68,7 @@ static inline struct ops *ops__of(const struct session *s)
  */
 int op_probes__add(struct session *s, struct target *t, uint32_t slot);
 
-/* op_table.c */
-int op_table__map(struct session *s); /* maps the BPF arrays. 0 or -errno */
-void op_table__unmap(struct session *s);
-/* Adds the names of a file's operators and nodes. 0 or -ENOMEM. */
-int op_table__add_names(struct ops *ops, const struct torch_ops *found);
-/* Emits the open windows, as they are so far. */
-void op_table__emit_windows(struct session *s);
-/* Emits rows that changed since the last call, and open windows. 0 or -errno of the sink. */
-int op_table__snapshot(struct session *s);
-/* The timeline: encodes one span; flushes the encoded spans at the end of a window. */
-void op_table__add_span(struct session *s, const struct rec_span *span);
-void op_table__flush_spans(struct session *s);
+/* ops.c: adds the names of a file's operators and nodes. 0 or -ENOMEM. */
+int ops__add_names(struct ops *ops, const struct torch_ops *found);
 
 #endif

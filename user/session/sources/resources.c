@@ -17,8 +17,6 @@
 #include "user/proc/cgroup.h"
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
-#include "user/proc/shared_pages.h"
-#include "user/proc/shm.h"
 #include "user/session/state.h"
 
 #define PERIOD_NS     1000000000ULL
@@ -178,7 +176,7 @@ static bool read_machine_kills(uint64_t *out)
 
 	if (proc__slurp_path("/proc/vmstat", VMSTAT_BYTES, &text, &size))
 		return false;
-	has = !proc_usage__parse_value(text, "oom_kill", out);
+	has = !proc__parse_value(text, "oom_kill", out);
 	free(text);
 	return has;
 }
