@@ -11,7 +11,7 @@
 #include "user/runtime/nvtx/nvtx.h"
 #include "user/runtime/python/interpreter.h"
 #include "user/runtime/torch/ops_private.h"
-#include "user/runtime/torch/tensor.h"
+#include "user/runtime/torch/torch.h"
 #include "user/x86/flow.h"
 #include "user/x86/sites.h"
 
@@ -166,7 +166,7 @@ static void find_places(const struct elf *elf)
 	getter__version(elf, -1, 0, version, sizeof(version));
 	ops_names__find(&ops_names, "add", 3, CODE, CODE_MAX / FUNCTION_CNT, &schema);
 	ops_nodes__find_call(elf, CODE, CODE_MAX, &range);
-	tensor__sizes_offset(elf, &offset);
+	torch__sizes_offset(elf, &offset);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

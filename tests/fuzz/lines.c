@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Line tables of CPython 3.8 to 3.15: the first byte is the version, the next two the room, the rest a table. */
 #include "tests/fuzz/fuzz.h"
-#include "user/runtime/python/pylines.h"
+#include "user/runtime/python/pyframes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -25,7 +25,6 @@
 #include "user/elf/elf.h"
 #include "user/lib/capabilities.h"
 #include "user/lib/map.h"
-#include "user/lib/restrictions.h"
 #include "user/proc/deputy.h"
 #include "user/proc/proc.h"
 #include "user/proc/target_file.h"

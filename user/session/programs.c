@@ -21,7 +21,6 @@
 #include "user/lib/capabilities.h"
 #include "user/lib/clock.h"
 #include "user/lib/percentile.h"
-#include "user/lib/restrictions.h"
 #include "user/proc/process.h"
 #include "user/session/source.h"
 
