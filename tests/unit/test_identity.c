@@ -14,7 +14,7 @@
 #include "user/identity/job_id.h"
 #include "user/identity/program.h"
 #include "user/proc/environ.h"
-#include "user/runtime/python/pyobject.h"
+#include "user/runtime/python/pydict.h"
 
 /* Prints addresses: of a module's variables, of a dict in it and its first key and value; then how long that dict is. */
 static const char script[] =

@@ -20,8 +20,8 @@
 
 #include <cmocka.h>
 
-#include "user/runtime/torch/ops.h"
 #include "user/runtime/torch/ops.c"
+#include "user/runtime/torch/ops.h"
 
 static char dir[] = "/tmp/stepflame-ops-XXXXXX";
 static char library[sizeof(dir) + 16], changed[sizeof(dir) + 16], cache[sizeof(dir) + 16];

@@ -10,7 +10,7 @@
 #include "user/lib/compare.h"
 #include "user/lib/log.h"
 #include "user/proc/deputy.h"
-#include "user/runtime/python/pyobject.h"
+#include "user/runtime/python/pydict.h"
 #include "user/session/programs.h"
 #include "user/session/sources/natives.h"
 #include "user/session/state.h"
