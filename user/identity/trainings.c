@@ -9,7 +9,6 @@
 #include "user/lib/clock.h"
 #include "user/lib/compare.h"
 #include "user/proc/deputy.h"
-#include "user/proc/environ.h"
 #include "user/proc/proc.h"
 #include "user/runtime/python/python.h"
 #include "user/runtime/torch/torch.h"

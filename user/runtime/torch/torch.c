@@ -8,7 +8,6 @@
 #include "user/proc/process.h"
 #include "user/proc/target_file.h"
 #include "user/runtime/python/pydict.h"
-#include "user/runtime/python/pyobject.h"
 
 const struct mapped_file *torch__file(const struct process *process)
 {

@@ -133,7 +133,7 @@ double overhead__factor(const struct overhead *overhead)
 	return fmin(fmax(factor, 1), FACTOR_MAX);
 }
 
-/* ---- ticks ---- */
+/* ---- the source ---- */
 
 #define STEP_TICKS_MAX 64
 #define STEPS_MIN      8   /* of which it is known how many ticks they have, before it is said of others */
