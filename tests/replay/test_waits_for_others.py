@@ -38,6 +38,7 @@ def waits(stack, waker, *others):
 
 
 THREAD, PROCESS = (PID, HELPER), (CHILD, CHILD)
+LOST = 1  # a stack without a record
 
 CASES = {
     "sleeps": (waits(HANDOVER, THREAD, (THREAD, READING, "sleep", 13 * MS, (0, 0))), "unclear", "sleep", "in thread %d" % HELPER),
@@ -53,6 +54,13 @@ CASES = {
     "waits for itself": (waits(HANDOVER, (PID, PID)), "thread-bound", "thread_wait", None),
     "holds a lock": (waits(LOCK, THREAD, (THREAD, READING, "sleep", 13 * MS, (0, 0))), "lock-bound", "lock", "train.py:20 load"),
     "has no Python": (waits(LOCK, THREAD, (THREAD, BARE, "disk_read", 13 * MS, (0, 0))), "unclear", "disk_read", None),
+    # its own samples whose stack was lost (an id without a record) are none of Python
+    "has lost a stack": (
+        waits(LOCK, THREAD, (THREAD, BARE, "disk_read", 13 * MS, (0, 0)), (THREAD, LOST, "lock", MS // 20, (PID, PID))),
+        "unclear",
+        "disk_read",
+        None,
+    ),
     "is not known": (waits(LOCK, (0, 0)), "lock-bound", "lock", "train.py:20 load"),
 }
 
@@ -141,7 +149,7 @@ def test_signal(tmp_path, seen, others, kind, cause):
     assert (found["class"], found["cause"]) == (kind, cause), found
 
 
-FAR, OPENAT, READ_CALL = 2, 257, 0  # enum awaited_kind; numbers of calls
+FAR, OPENAT, READ_CALL, SEND = 2, 257, 0, 44  # enum awaited_kind; numbers of calls
 
 
 @pytest.mark.parametrize(
@@ -172,6 +180,35 @@ def test_far_files(tmp_path, call, cause, seen, found_cause, mount):
     assert found["cause"] == found_cause, found
     named = [text for text in found["evidence"] if "to open, look up or list files" in text]
     assert named == (["%s: 2.8 s to open, look up or list files" % mount] if mount else []), found
+
+
+@pytest.mark.parametrize(
+    "ran, call, waker, gap, doing, seen",
+    [
+        (PID, SEND, (0, 0), MS // 10, READING, "thread_wait"),
+        (CHILD, SEND, (0, 0), MS // 10, READING, "run_queue"),  # another process had the CPU
+        (PID, -1, (0, 0), MS // 10, READING, "run_queue"),  # it was in no call, and asked nobody
+        (PID, SEND, THREAD, MS // 10, READING, "run_queue"),  # it had waited before, and that was over
+        (PID, SEND, (0, 0), 4 * MS, READING, "run_queue"),  # it ran in between
+        (PID, SEND, (0, 0), MS // 10, BARE, "run_queue"),  # threads of operators share its work
+    ],
+)
+def test_put_off(tmp_path, ran, call, waker, gap, doing, seen):
+    """Who loses its CPU to the thread that it asks, and then waits for that one, waits for it all the time."""
+
+    def of_step(index, start):
+        end, put_off = start + WAIT, 8 * MS
+        yield rec.sample(*THREAD, rec.CPU, end - MS // 10, 13 * MS, doing)
+        yield rec.sample(PID, PID, rec.WAIT, start + put_off, put_off, 210, FORWARD, cause="run_queue", syscall=call, waker=waker, ran=ran)
+        yield rec.sample(PID, PID, rec.WAIT, end, WAIT - put_off - gap, HANDOVER, FORWARD, cause="lock", waker=THREAD)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+    waited = {}
+    for phase in verdict(tmp_path, of_step)["all"]["phases"]:
+        for cause, seconds in phase["waits"].items():
+            waited[cause] = waited.get(cause, 0) + seconds
+    whole = STEPS * 8 * MS / 1e9
+    assert (waited.get("run_queue", 0) < 0.1 * whole) == (seen == "thread_wait"), waited
 
 
 def test_half(tmp_path):

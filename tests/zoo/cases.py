@@ -165,6 +165,13 @@ MACHINE = (
     "walks_objects writes_beside_snapshot churns_memory "
     "shares_array few_by_worker few_in_itself work_and_sleep sleep_and_work work_and_collect labels_of_tasks labels_of_generators labels_in_turn"
 )
+REPORTS = {
+    kind: None
+    for kind in (
+        "samples_slowly samples_quickly unpickles_batches averages_weights flushes_each_step spawns_workers keeps_best reads_under_lock "
+        "validates_often workers_of_many_threads prints_to_slow_reader prints_to_file uploads_each_step saves_in_thread logs_norms collects_each_step"
+    ).split()
+} | {"tokenizes_in_collate": "tokenizers", "scores_by_sklearn": "sklearn"}
 LIBRARIES = {
     "stateful_loader": "torchdata",
     "stateful_loader_alone": "torchdata",
@@ -194,6 +201,7 @@ PROGRAMS.update(kinds_of("loop_", "kinds.py", KINDS.split()))
 PROGRAMS.update(kinds_of("machine_", "machine.py", MACHINE.split()))
 PROGRAMS.update(kinds_of("library_", "libraries.py", LIBRARIES, LIBRARIES))
 PROGRAMS.update(kinds_of("packaged_", "packaged.py", PACKAGED, PACKAGED))
+PROGRAMS.update(kinds_of("report_", "reports.py", REPORTS, REPORTS))
 PROGRAMS["ddp_crowded"] = Program(("ranks.py", "--threads"), ranks=2, about="DDP over gloo, two ranks with as many threads each as there are CPUs")
 
 # Trainer.evaluate's loop, and what calls it
@@ -420,4 +428,40 @@ CASES += [
     ),
     # nobody else makes the steps of these environments: Python of the training process does, in front of the model
     Case("library_environments_in_turn", Expect(PYTHON | {"input-bound"}, place=frozenset({"parse", "of_gymnasium.<locals>.Track.step"}), never="process")),
+]
+
+MORE_WORKERS = "more DataLoader workers"
+
+
+def behind(*places, **more):
+    """All steps wait for something behind the model: no data."""
+    return Expect(frozenset({"unclear", "thread-bound", "extra-work"}), place=frozenset(places), never="data", no_advice="batch", **more)
+
+
+# What people report in public: README.md has them in a table.
+CASES += [
+    Case("report_tokenizes_in_collate", fetched("tokenizes_in_collate.<locals>.collate_texts", advice=SET_WORKERS)),
+    # who chooses the rows is the training process, whatever its workers do
+    Case("report_samples_slowly", fetched("Balanced.__iter__", "parse", no_advice=MORE_WORKERS), tolerated=WORKED_ON),
+    # control: the workers are what is too slow
+    Case("report_samples_quickly", fetched("Slower.__getitem__", advice=MORE_WORKERS), tolerated=WORKED_ON),
+    Case("report_unpickles_batches", Expect(frozenset({"input-bound"}), no_advice=MORE_WORKERS), tolerated=WORKED_ON | {"gc"}),
+    Case("report_averages_weights", Expect(COMPUTES | {"extra-work"})),
+    Case("report_flushes_each_step", Expect(frozenset({"checkpoint"}), place=frozenset({"flushes_each_step.<locals>.log_row"}), never="data", no_advice="num_workers"), tolerated=frozenset({"fsync"})),
+    Case(
+        "report_spawns_workers",
+        Expect(frozenset({"input-bound"}), Slow(frozenset({"extra_work", "data_wait", "child_wait", "poll"}), optional=True), advice="persistent_workers=True"),
+    ),
+    Case("report_scores_by_sklearn", Expect(COMPUTES | {"extra-work"})),
+    Case("report_keeps_best", Expect(COMPUTES | {"extra-work"}, slow("extra_work op python native kernel", "keeps_best.<locals>.keep_best deepcopy _deepcopy_dict Tensor.__deepcopy__", 10))),
+    Case("report_reads_under_lock", fetched("Store.read_rows", no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case("report_validates_often", Expect(EVALUATES, slow("validation extra_work op python", "validates_often.<locals>.evaluate_model validates_often.<locals>.evaluate_model.<locals>.<genexpr>", 10))),
+    # its workers have as many threads as there is no CPU for: more of them make it worse
+    Case("report_workers_of_many_threads", Expect(frozenset({"input-bound", "CPU-starved"}), no_advice=MORE_WORKERS + ": with"), tolerated=WORKED_ON),
+    Case("report_prints_to_slow_reader", behind("prints_to_slow_reader.<locals>.print_progress"), tolerated=frozenset({"pipe"})),
+    Case("report_prints_to_file", Expect(COMPUTES)),
+    Case("report_uploads_each_step", behind("uploads_each_step.<locals>.send_metrics"), tolerated=frozenset({"socket", "thread_wait"})),
+    Case("report_saves_in_thread", Expect(frozenset({"lock-bound", "Python-bound", "extra-work"}), slow("gil", None))),
+    Case("report_logs_norms", Expect(COMPUTES)),
+    Case("report_collects_each_step", Expect(PYTHON, advice="gc.freeze")),
 ]

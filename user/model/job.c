@@ -634,7 +634,7 @@ static int refine_samples(struct job *job)
 	err = samples__refine(&job->samples, &job->stacks, &job->names);
 	if (!err)
 		waits__correct_disk(&job->samples, &job->resources);
-	err = err ?: waits__resolve(&job->samples, boundaries__is_thread, boundaries);
+	err = err ?: waits__resolve(&job->samples, &job->stacks, boundaries__is_thread, boundaries);
 	boundaries__free(boundaries);
 	return err;
 }

@@ -12,9 +12,11 @@
 
 /* ---- other threads ---- */
 
-#define CHAIN_MAX   4   /* threads */
-#define SAMPLES_MAX 256 /* of a thread during one wait: the last ones count */
-#define HALF        0.5 /* of a wait: its cause */
+#define CHAIN_MAX    4       /* threads */
+#define SAMPLES_MAX  256     /* of a thread during one wait: the last ones count */
+#define GIL_AGAIN_NS 1000000 /* later than that, it is not the same wait for the GIL: the thread had it in between */
+#define HALF         0.5     /* of a wait: its cause */
+#define PUT_OFF_PART 4       /* the part of a wait for a CPU for which the thread may run before it waits again */
 
 /* What a wait was for. */
 struct reason {
@@ -26,6 +28,7 @@ struct reason {
 
 struct chain {
 	struct samples *samples;
+	const struct stacks *stacks;
 	struct by_thread by_thread;
 	bool *is_python; /* by thread: it runs Python, and so may hold a lock of Python */
 	struct histograms
@@ -46,7 +49,8 @@ static int prepare(struct chain *c)
 		struct sample s = samples__get(samples, i);
 		uint32_t waker = samples__waker_of(samples, i);
 
-		c->is_python[s.thread] |= s.stack != 0;
+		c->is_python[s.thread] |=
+			stacks__stack(c->stacks, s.stack).cnt != 0; /* a stack that was lost has none */
 		if (s.kind == SAMPLE_WAIT && s.cause == CAUSE_LOCK && waker &&
 		    histograms__add(&c->ended, s.thread, waker, s.waits))
 			return -ENOMEM;
@@ -161,9 +165,59 @@ static struct reason reason_of(struct chain *c, size_t index, int depth)
 	return c->reasons[index];
 }
 
+/*
+ * A thread that asks another one may lose its CPU to that one in the very call, and then goes on only to wait for it: all of
+ * that is one wait. Sets what it is for. (Threads without Python, of OpenMP, share the work of the thread that they put off.)
+ */
+static bool is_put_off(struct chain *c, const struct sample *s, uint32_t thread, size_t at, struct reason *reason)
+{
+	struct sample next;
+	size_t index;
+	uint64_t start_ns;
+
+	if (s->cause != CAUSE_RUN_QUEUE || s->ran_pid != s->pid || s->waker_pid || s->syscall < 0 ||
+	    at + 1 == by_thread__cnt(&c->by_thread, thread))
+		return false;
+	index = by_thread__index(&c->by_thread, thread, at + 1);
+	next = samples__get(c->samples, index);
+	start_ns = next.time_ns > wait_ns(&next) ? next.time_ns - wait_ns(&next) : 0;
+	if (next.kind != SAMPLE_WAIT || next.waker_pid != s->pid || start_ns > s->time_ns + wait_ns(s) / PUT_OFF_PART)
+		return false;
+	*reason = find_reason(c, index, 1);
+	return reason->waker && c->is_python[reason->waker];
+}
+
+/*
+ * CPython waits for the GIL for 5 ms at a time: only the last of these waits is ended by the thread that had it. The others
+ * get the same waker.
+ */
+static void find_gil_holders(struct chain *c, uint32_t thread)
+{
+	uint64_t next_ns = 0; /* where the wait behind it began */
+	uint32_t holder = 0;
+
+	for (size_t i = by_thread__cnt(&c->by_thread, thread); i-- > 0;) {
+		size_t index = by_thread__index(&c->by_thread, thread, i);
+		struct sample s = samples__get(c->samples, index);
+
+		if (s.kind != SAMPLE_WAIT || s.cause == CAUSE_RUN_QUEUE)
+			continue;
+		if (s.cause != CAUSE_GIL)
+			holder = 0;
+		else if (samples__waker_of(c->samples, index))
+			holder = samples__waker_of(c->samples, index);
+		else if (next_ns > s.time_ns + GIL_AGAIN_NS)
+			holder = 0;
+		else if (holder && !s.resolved)
+			samples__resolve(c->samples, index, CAUSE_GIL, holder, false);
+		next_ns = s.time_ns > s.weight_ns ? s.time_ns - s.weight_ns : 0;
+	}
+}
+
 static void resolve_thread(struct chain *c, uint32_t thread)
 {
 	c->threads[0] = thread;
+	find_gil_holders(c, thread);
 	for (size_t i = 0; i < by_thread__cnt(&c->by_thread, thread); i++) {
 		size_t index = by_thread__index(&c->by_thread, thread, i);
 		struct sample s = samples__get(c->samples, index);
@@ -171,14 +225,16 @@ static void resolve_thread(struct chain *c, uint32_t thread)
 
 		if (s.kind != SAMPLE_WAIT || s.resolved)
 			continue;
-		reason = find_reason(c, index, 1); /* not one found while others waited for this thread */
+		if (!is_put_off(c, &s, thread, i, &reason))
+			reason = find_reason(c, index, 1); /* not one found while others waited for this thread */
 		samples__resolve(c->samples, index, reason.cause, reason.waker, reason.passed);
 	}
 }
 
-int waits__resolve(struct samples *samples, bool (*is_asked)(uint32_t pid, uint32_t tid, void *ctx), void *ctx)
+int waits__resolve(struct samples *samples, const struct stacks *stacks,
+		   bool (*is_asked)(uint32_t pid, uint32_t tid, void *ctx), void *ctx)
 {
-	struct chain c = {.samples = samples};
+	struct chain c = {.samples = samples, .stacks = stacks};
 	int err = prepare(&c);
 
 	for (size_t t = 1; t < samples__thread_end(samples) && !err; t++) {

@@ -11,12 +11,14 @@
 
 #include "user/model/resources.h"
 #include "user/model/samples.h"
+#include "user/model/stacks.h"
 
 /*
  * Resolves the waits of the threads for which is_asked is true. Call after samples__refine; a second
  * call resolves only what came since. 0 or -ENOMEM.
  */
-int waits__resolve(struct samples *samples, bool (*is_asked)(uint32_t pid, uint32_t tid, void *ctx), void *ctx);
+int waits__resolve(struct samples *samples, const struct stacks *stacks,
+		   bool (*is_asked)(uint32_t pid, uint32_t tid, void *ctx), void *ctx);
 
 /*
  * Corrects the causes of waits for a disk, where the system call alone does not say whether it was for

@@ -64,7 +64,7 @@ int proc_usage__parse_cpu(const char *text, uint64_t *busy_ticks, uint64_t *idle
  * its pages, in /proc/PID/pagemap. Resident memory counts a page before and after; smaps_rollup
  * knows, but goes over all pages: 20 ms of CPU time for 1 GB, where this takes 0.3.
  */
-#define SHARED_PAGES_MAX 256
+#define SHARED_PAGES_MAX 512
 
 struct shared_pages {
 	uint64_t addresses[SHARED_PAGES_MAX]; /* of pages that it shared when they were chosen */

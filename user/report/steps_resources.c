@@ -175,6 +175,8 @@ static bool say_trouble(const struct resource_use *use, char text[STEPS_TROUBLE_
 	return false;
 }
 
+#define COPIED_ERROR 0.4 /* of a figure: with more it is none */
+
 /* 0 or -ENOMEM; text "": no pages are copied. */
 static int say_copied(const struct steps_view *view, const struct resource_use *uses, size_t cnt,
 		      char text[STEPS_TROUBLE_BYTES])
@@ -187,13 +189,19 @@ static int say_copied(const struct steps_view *view, const struct resource_use *
 	if (err || !copied.per_s)
 		return err;
 	say_rate(copied.per_s, rate_text, sizeof(rate_text));
-	if (copied.counted)
+	if (copied.counted && copied.error > COPIED_ERROR)
 		snprintf(text, STEPS_TROUBLE_BYTES,
-			 "%s copy pages that they share with their process (copy on write): %s of memory, which "
-			 "their resident memory does not show; of arrays (numpy, torch, Arrow) they copy none, as they "
+			 "%s copy pages that they share with their process (copy on write), which their resident "
+			 "memory does not show; how many is not known for sure: record for longer",
+			 copied.workers ? "workers" : "child processes");
+	else if (copied.counted)
+		snprintf(text, STEPS_TROUBLE_BYTES,
+			 "%s copy pages that they share with their process (copy on write): %s (+-%.0f %%) of memory, "
+			 "which their resident memory does not show; of arrays (numpy, torch, Arrow) they copy none, "
+			 "as they "
 			 "do of "
 			 "lists of objects",
-			 copied.workers ? "workers" : "child processes", rate_text);
+			 copied.workers ? "workers" : "child processes", rate_text, 100 * copied.error);
 	else
 		snprintf(text, STEPS_TROUBLE_BYTES,
 			 "the machine's free memory shrinks by %s, though no process grows: workers copy pages that "

@@ -226,8 +226,10 @@ static bool find_counted(struct job *job, const uint64_t window_ns[2], const str
 	}
 	if (pages >= COPIED_LEAST && late >= COPIED_LATE * pages && late <= (1 - COPIED_LATE) * pages &&
 	    per_s[0] + per_s[1] >= LEAST_BYTES_S)
-		*out = (struct copied_pages){
-			.per_s = per_s[0] + per_s[1], .counted = true, .workers = per_s[1] > per_s[0]};
+		*out = (struct copied_pages){.per_s = per_s[0] + per_s[1],
+					     .error = 2 / sqrt(pages),
+					     .counted = true,
+					     .workers = per_s[1] > per_s[0]};
 	return looked;
 }
 

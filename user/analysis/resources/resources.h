@@ -104,7 +104,8 @@ int growth__find(const struct growth_point *points, size_t cnt, struct growth *o
 struct copied_pages {
 	double per_s;    /* bytes that they copy, or by which the machine's available memory shrinks; 0: not seen */
 	double faults_s; /* minor faults a second of the workers and children */
-	bool counted;    /* by their pages: sure, whatever else the machine does */
+	double error;    /* of per_s, in parts of it (95 %), where it is counted */
+	bool counted;    /* by a sample of their pages: so it is, whatever else the machine does */
 	bool workers;    /* of a DataLoader, most of them; else other children */
 };
 

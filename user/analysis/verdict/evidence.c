@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "include/waits.h"
 #include "user/analysis/loader/worker_stacks.h"
 #include "user/analysis/loader/workers.h"
 #include "user/analysis/place/place.h"
@@ -256,9 +257,12 @@ struct threads_search {
 	struct histograms ns;       /* slot 0, by waker */
 	struct intern children;     /* pids: processes that the one of the steps started, workers apart */
 	uint64_t wait_ns;           /* of all waits that the verdict is about */
-	uint64_t children_ns;       /* for children */
+	uint64_t children_ns;       /* for children, */
+	uint64_t threads_ns;        /* for other threads of its own process; */
+	uint64_t written_ns;        /* in calls that write */
 	uint32_t pid, tid;          /* whom most of them are for: a thread, tid 0: a process, pid 0: nobody, or */
-	bool all_children;          /* several children, of which none is slower */
+	bool all_children;          /* several children, of which none is slower, or */
+	size_t pool;                /* so many threads of its own process, of which none has half; 0: none */
 	struct array awaited;       /* struct awaited, in time order */
 	struct places places;       /* slot 0: what they do while the steps wait for them */
 	uint64_t cause[CAUSE__END]; /* likewise, by cause */
@@ -282,8 +286,9 @@ static bool is_judged(const struct judge *j, const struct sample *s)
 /* A thread that ends a wait for a file or a CPU need not be what the wait is for. */
 static bool is_for_a_thread(const struct sample *s)
 {
-	return s->waker_pid && (s->passed || s->cause == CAUSE_THREAD_WAIT || s->cause == CAUSE_LOCK ||
-				s->cause == CAUSE_PIPE || s->cause == CAUSE_SOCKET || s->cause == CAUSE_POLL);
+	return s->waker_pid &&
+	       (s->passed || s->cause == CAUSE_THREAD_WAIT || s->cause == CAUSE_LOCK || s->cause == CAUSE_GIL ||
+		s->cause == CAUSE_PIPE || s->cause == CAUSE_SOCKET || s->cause == CAUSE_POLL);
 }
 
 /* Whether the thread works, or waits for something else than to be asked, and to go on. */
@@ -317,6 +322,18 @@ static int each_wait(struct threads_search *f, int (*fn)(struct threads_search *
 	return err;
 }
 
+static bool is_write(const struct sample *s)
+{
+	return s->syscall == SYS_WRITE || s->syscall == SYS_WRITEV || s->syscall == SYS_SENDTO ||
+	       s->syscall == SYS_SENDMSG;
+}
+
+/* Another thread of the process of the steps. */
+static bool is_of_pool(const struct threads_search *f, uint32_t pid, uint32_t tid)
+{
+	return pid == f->j->track->pid && tid != f->j->track->tid;
+}
+
 static int add_waker(struct threads_search *f, const struct sample *s)
 {
 	uint32_t number;
@@ -326,17 +343,27 @@ static int add_waker(struct threads_search *f, const struct sample *s)
 		return 0;
 	if (is_child(f, s->waker_pid))
 		f->children_ns = saturating__add(f->children_ns, s->weight_ns);
+	if (is_of_pool(f, s->waker_pid, s->waker_tid))
+		f->threads_ns = saturating__add(f->threads_ns, s->weight_ns);
+	if (is_write(s))
+		f->written_ns = saturating__add(f->written_ns, s->weight_ns);
 	return intern__add(&f->wakers, (uint64_t)s->waker_pid << 32 | s->waker_tid, &number)
 		       ?: histograms__add(&f->ns, 0, number, s->weight_ns);
+}
+
+static bool is_waker(const struct threads_search *f, uint32_t pid, uint32_t tid)
+{
+	if (f->pool)
+		return is_of_pool(f, pid, tid) && intern__find(&f->wakers, (uint64_t)pid << 32 | tid);
+	/* The first of several children that is asked ends the wait for all. */
+	return f->tid ? pid == f->pid && tid == f->tid : is_child(f, pid);
 }
 
 static int add_awaited(struct threads_search *f, const struct sample *s)
 {
 	struct awaited *awaited;
 
-	/* The first of several children that is asked ends the wait for all. */
-	if (!is_for_a_thread(s) ||
-	    (f->tid ? s->waker_pid != f->pid || s->waker_tid != f->tid : !is_child(f, s->waker_pid)))
+	if (!is_for_a_thread(s) || !is_waker(f, s->waker_pid, s->waker_tid))
 		return 0;
 	awaited = array__add(&f->awaited, sizeof(*awaited));
 	if (!awaited)
@@ -375,8 +402,8 @@ static uint64_t outside_ns(const struct threads_search *f, const struct sample *
 
 static bool is_one(const struct threads_search *f, const struct sample *s)
 {
-	if (f->tid)
-		return s->pid == f->pid && s->tid == f->tid;
+	if (f->tid || f->pool)
+		return is_waker(f, s->pid, s->tid);
 	return f->all_children ? is_child(f, s->pid) : s->pid == f->pid;
 }
 
@@ -455,6 +482,15 @@ static int choose_child(struct threads_search *f)
 	return 0;
 }
 
+static size_t count_pool(const struct threads_search *f)
+{
+	size_t cnt = 0;
+
+	for (uint32_t i = 1; i < intern__end(&f->wakers); i++)
+		cnt += is_of_pool(f, intern__key(&f->wakers, i) >> 32, (uint32_t)intern__key(&f->wakers, i));
+	return cnt;
+}
+
 static int find_thread(struct threads_search *f)
 {
 	struct histogram_top top = {0};
@@ -466,18 +502,25 @@ static int find_thread(struct threads_search *f)
 	if (f->children_ns && f->children_ns >= HALF * f->wait_ns)
 		return choose_child(f) ?: each_wait(f, add_awaited);
 	histograms__top(&f->ns, 1, 1, &top);
-	if (!top.total || top.total < HALF * f->wait_ns)
+	if (top.total && top.total >= HALF * f->wait_ns) {
+		waker = intern__key(&f->wakers, top.value);
+		f->pid = waker >> 32;
+		f->tid = waker;
+	} else if (f->threads_ns && f->threads_ns >= HALF * f->wait_ns) {
+		f->pid = f->j->track->pid;
+		f->pool = count_pool(f);
+	} else {
 		return 0;
-	waker = intern__key(&f->wakers, top.value);
-	f->pid = waker >> 32;
-	f->tid = waker;
+	}
 	return each_wait(f, add_awaited);
 }
 
-/* "thread 4250", "process 4300", "its 4 processes" */
+/* "thread 4250", "process 4300", "its 4 processes", "4 of its threads" */
 static void name_them(const struct threads_search *f, char text[48])
 {
-	if (f->all_children)
+	if (f->pool)
+		snprintf(text, 48, "%zu of its threads", f->pool);
+	else if (f->all_children)
 		snprintf(text, 48, "its %zu processes", intern__end(&f->children) - 1);
 	else if (f->pid == f->j->track->pid)
 		snprintf(text, 48, "thread %u", f->tid);
@@ -497,7 +540,7 @@ static void say_threads_place(struct threads_search *f, const struct place *plac
 			cause = i;
 	if (f->cause[cause])
 		verdict__say(j, &j->verdict->evidence, "the steps wait for %s, which meanwhile %s %s%s%s%s", who,
-			     f->all_children ? "are" : "is", cause ? "waiting: " : "on the CPU",
+			     f->all_children || f->pool ? "are" : "is", cause ? "waiting: " : "on the CPU",
 			     sample_cause__name(cause), text ? ", in " : "", text ?: "");
 	else
 		verdict__say(j, &j->verdict->evidence, "the steps wait for %s", who);
@@ -521,13 +564,36 @@ static enum awaited_thread judge_outside(const struct threads_search *f)
 	uint64_t all_ns = f->j->blame->all.total_ns;
 	double outside = all_ns > f->wait_ns ? all_ns - f->wait_ns : 0;
 
+	if (f->pool && f->j->verdict->cause == CAUSE_LOCK)
+		return AWAITED_TURNS;
 	if (!f->j->rule) /* of the slow steps alone is known when they wait */
 		return AWAITED_OTHER;
 	if (f->all_children)
 		outside *= intern__end(&f->children) - 1;
+	if (f->pool)
+		outside *= f->pool;
 	if (f->idle_ns >= HALF * outside && f->idle_ns > f->busy_ns)
 		return AWAITED_LATE;
 	return f->busy_ns >= HALF * outside ? AWAITED_BUSY : AWAITED_OTHER;
+}
+
+double verdict__passed_share(struct judge *j)
+{
+	const struct samples *samples = j->track->thread ? job__samples(j->job) : NULL;
+	uint64_t all_ns = 0, passed_ns = 0;
+
+	for (size_t i = 0; samples && i < samples__cnt(samples); i++) {
+		struct sample s;
+
+		if (samples__thread_of(samples, i) != j->track->thread)
+			continue;
+		s = samples__get(samples, i);
+		if (!is_judged(j, &s))
+			continue;
+		all_ns = saturating__add(all_ns, s.weight_ns);
+		passed_ns = saturating__add(passed_ns, s.passed ? s.weight_ns : 0);
+	}
+	return all_ns ? (double)passed_ns / all_ns : 0;
 }
 
 /*
@@ -544,6 +610,7 @@ static bool say_threads(struct judge *j)
 		err = find_what_it_does(&f, &place);
 		if (!err) {
 			j->thread = judge_outside(&f);
+			j->writes = f.written_ns > HALF * f.wait_ns;
 			say_threads_place(&f, &place);
 		}
 	}
@@ -689,7 +756,31 @@ static void say_hotspots(struct judge *j, const struct hotspot *hotspots, size_t
 	}
 }
 
-/* Finds where a rule's time was; without a rule, where the CPU time of steps was. */
+static bool is_in_gc(const struct judge *j, const struct sample *s)
+{
+	struct path path = stacks__path(job__stacks(j->job), s->path);
+
+	for (uint32_t i = 0; i < path.cnt; i++)
+		if (path.spans[i].kind == SPAN_GC)
+			return true;
+	return false;
+}
+
+/* Whether the sample is of the time that the verdict is about, which is not slow steps. */
+static bool is_of_verdict(const struct judge *j, const struct sample *s)
+{
+	enum phase phase = step_track__phase(j->track, j->steps, s);
+
+	if (j->rule)
+		return verdict_rule__has(j->rule, phase, s->cause);
+	if (j->collects)
+		return is_in_gc(j, s);
+	if (s->kind != SAMPLE_CPU)
+		return false;
+	return j->verdict->class != VERDICT_PYTHON || cpu_class__of(j->job, s, phase) == CPU_PYTHON;
+}
+
+/* Finds where the time was that the verdict is about. */
 static void find_rule_hotspots(struct judge *j, struct hotspot *top)
 {
 	const struct samples *samples = job__samples(j->job);
@@ -698,15 +789,11 @@ static void find_rule_hotspots(struct judge *j, struct hotspot *top)
 
 	for (size_t i = 0; samples && j->track->thread && i < samples__cnt(samples) && !err; i++) {
 		struct sample sample;
-		enum phase phase;
 
 		if (samples__thread_of(samples, i) != j->track->thread)
 			continue;
 		sample = samples__get(samples, i);
-		phase = step_track__phase(j->track, j->steps, &sample);
-		if (step_track__at(j->track, sample.time_ns) < 0)
-			continue;
-		if (j->rule ? verdict_rule__has(j->rule, phase, sample.cause) : sample.kind == SAMPLE_CPU)
+		if (step_track__at(j->track, sample.time_ns) >= 0 && is_of_verdict(j, &sample))
 			err = hotspots__add(&hotspots, 0, &sample);
 	}
 	err = err ?: hotspots__top(&hotspots, 1, BLAME_HOTSPOTS, top);
@@ -743,7 +830,7 @@ static void say_ended(struct judge *j)
 	}
 }
 
-/* Finds the function that has half of a rule's time, and little of any other. */
+/* Finds the function that has half of the time that the verdict is about, and little of any other. */
 static void find_rule_place(struct judge *j, struct place *place)
 {
 	static const bool slots[][2] = {{true, false}, {false, true}};
@@ -763,10 +850,7 @@ static void find_rule_place(struct judge *j, struct place *place)
 			continue;
 		sample = samples__get(samples, i);
 		if (step_track__at(j->track, sample.time_ns) >= 0)
-			err = places__add(&places,
-					  !verdict_rule__has(j->rule, step_track__phase(j->track, j->steps, &sample),
-							     sample.cause),
-					  &sample);
+			err = places__add(&places, !is_of_verdict(j, &sample), &sample);
 	}
 	err = err ?: places__find(&places, &ask, place);
 	places__free(&places);
@@ -818,7 +902,7 @@ static void give_evidence(struct judge *j)
 	if (j->group && !j->rule)
 		say_group_evidence(j, j->group, workers);
 	else if (!workers && rule_has_place(j) && j->blame->lines && j->track->thread) {
-		if (j->rule)
+		if (j->rule || j->verdict->class == VERDICT_PYTHON)
 			find_rule_place(j, &place);
 		find_rule_hotspots(j, top);
 		prefer_line(j, &place, &top[0]);

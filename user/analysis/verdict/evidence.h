@@ -29,6 +29,7 @@ enum awaited_thread {
 	AWAITED_OTHER, /* it is not known */
 	AWAITED_LATE,  /* they wait to be asked */
 	AWAITED_BUSY,  /* they go on with their work */
+	AWAITED_TURNS, /* they are several threads, which wait for each other's locks */
 };
 
 struct judge {
@@ -41,13 +42,15 @@ struct judge {
 	struct verdict *verdict;
 	const struct verdict_rule *rule; /* the winner; or */
 	const struct blame_group *group; /* the winner; or */
-	bool busy;                       /* the winner is that the GPU is busy; or there is no winner */
+	bool busy;                       /* the winner is that the GPU is busy; or */
+	bool collects;                   /* the winner is the collection of garbage; or there is no winner */
 	double share;                    /* share of the winner */
 	size_t workers;
 	struct cpu_limit cpus; /* where it waits for a CPU */
 	uint32_t slow_worker;  /* pid of a worker busier than the others, for which the steps wait; 0: no such worker */
 	const char *far_files; /* the file system for which the steps wait: "/data (nfs4)"; NULL: none */
-	enum awaited_thread thread; /* the steps wait for what one other thread or process does, or several children */
+	enum awaited_thread thread; /* the steps wait for what other threads or processes do */
+	bool writes;                /* namely to take what the steps write to them */
 	int err;
 };
 
@@ -61,6 +64,8 @@ bool verdict__failed(const struct job *job, uint32_t pid);
 bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int cause);
 /* Busy share of the time that CUPTI watched; -1: too little was watched. */
 double verdict__busy_share(const struct judge *j);
+/* How much of the time that the rule counts is waits for others that wait in turn: the cause is theirs. */
+double verdict__passed_share(struct judge *j);
 /* Adds the place and the evidence. */
 void verdict__give_evidence(struct judge *j);
 /* Whether the slow steps of a group start DataLoader workers, or wait for their ends. */

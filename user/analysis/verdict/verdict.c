@@ -37,6 +37,7 @@ const char *verdict_class__name(enum verdict_class class)
 #define SLOW_SHARE       0.05 /* lost in slow steps of one cause */
 #define CPU_SLOW_SHARE   0.15 /* likewise, in work that all steps do but some need longer for */
 #define VALIDATION_SHARE 0.1  /* likewise, in what a program does on purpose */
+#define GC_SHARE         0.1  /* in collections of garbage */
 #define PYTHON_SHARE     0.4
 #define CPU_OP_SHARE     0.5
 #define CPU_SHARE        0.8 /* on the CPU in total: the step computes */
@@ -222,7 +223,7 @@ static void find_winner(struct judge *j)
 {
 	const struct step_sum *all = &j->blame->all;
 	const struct verdict_rule *rule = find_rule(j);
-	double of_rule = rule ? rule__share(rule, all) : 0;
+	double of_rule = rule ? rule__share(rule, all) : 0, gc = (double)all->gc_ns / all->total_ns;
 
 	if (rule) {
 		j->rule = rule;
@@ -244,9 +245,17 @@ static void find_winner(struct judge *j)
 		j->share = share;
 		j->verdict->class = class;
 	}
+	if (gc >= GC_SHARE && gc > j->share) {
+		j->rule = NULL;
+		j->group = NULL;
+		j->share = gc;
+		j->collects = true;
+		j->verdict->class = VERDICT_PYTHON;
+	}
 	if (verdict__busy_share(j) >= fmax(j->share, BUSY_SHARE)) {
 		j->rule = NULL;
 		j->group = NULL;
+		j->collects = false;
 		j->busy = true;
 		j->verdict->class = VERDICT_GPU;
 	}
@@ -430,8 +439,12 @@ static void say_parts(struct judge *j, const struct verdict_rule *rule)
 	double of_rule;
 	unsigned int cause = main_cause(j, rule, &of_rule);
 
+	/* Whoever reads that it sleeps looks for a sleep in its steps. */
+	if (rule->class == VERDICT_UNCLEAR && verdict__passed_share(j) >= MOST_OF_RULE)
+		say_why(j, "%.0f %% of the time of a step waits for other threads or processes, while these wait: %s",
+			100 * j->share, sample_cause__name(cause));
 	/* Only what the rule's own text does not say. */
-	if (!j->track->thread || (rule->phase == NONE && of_rule >= 0.99))
+	else if (!j->track->thread || (rule->phase == NONE && of_rule >= 0.99 && (int)cause == rule->causes[0]))
 		say_why(j, "%.0f %% of the time of a step %s", 100 * j->share, rule->what);
 	else
 		say_why(j, "%.0f %% of the time of a step %s, %.0f %% of that %s%s", 100 * j->share, rule->what,
@@ -474,6 +487,9 @@ static void set_named(struct judge *j)
 	} else if (j->rule) {
 		verdict->cause = main_cause(j, j->rule, &of_rule);
 		verdict->phase = j->rule->phase == NONE ? ANY : j->rule->phase;
+		verdict->share = j->share;
+	} else if (j->collects) {
+		verdict->cause = BLAME_GC;
 		verdict->share = j->share;
 	}
 }
@@ -563,7 +579,19 @@ static const char *const batches_advice[] = {
 			 "meanwhile",
 	[AWAITED_BUSY] = "more threads or processes that get batches, or less work for each: one is too slow for the "
 			 "model",
+	[AWAITED_TURNS] = "hold the lock for less of what the threads do that get batches, who wait for each other, or "
+			  "processes of which each has its own: more threads win nothing",
 };
+
+/* Whether the process of the steps works for more than half of the time that getting data takes, and does not wait for workers. */
+static bool gets_data_itself(const struct judge *j)
+{
+	double own_ns = j->blame->all.ns[PHASE_DATA][CAUSE_NONE], all_ns = 0;
+
+	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+		all_ns += sample_cause__is_anywhere(cause) ? 0 : j->blame->all.ns[PHASE_DATA][cause];
+	return j->rule && 2 * own_ns > all_ns;
+}
 
 static void advise_input(struct judge *j)
 {
@@ -589,6 +617,11 @@ static void advise_input(struct judge *j)
 		verdict__say(j, next,
 			     "stepflame report --io says which files are read from disk: faster storage, larger files "
 			     "that are read in order, or a cache in memory");
+	else if (j->workers && gets_data_itself(j))
+		verdict__say(
+			j, next,
+			"less work for each batch in the training process itself (its sampler, unpickling: tensors "
+			"instead of objects): workers, however many, take none of that");
 	else if (waited || j->workers || (j->group && j->group->cause == BLAME_EXTRA))
 		advise_workers(j);
 	else if (has_own_loader(j))
@@ -620,7 +653,7 @@ static void advise_python(struct judge *j)
 {
 	struct array *next = &j->verdict->next;
 
-	if (j->group && j->group->cause == BLAME_GC)
+	if (j->collects || (j->group && j->group->cause == BLAME_GC))
 		verdict__say(j, next,
 			     "gc.freeze() when all is set up, or a higher gc.set_threshold(); if the program calls "
 			     "gc.collect(), less often");
@@ -722,7 +755,15 @@ static const char *const thread_advice[] = {
 			 "meanwhile",
 	[AWAITED_BUSY] = "less work for those that the steps wait for, or share it among more threads or processes: "
 			 "they work all the time; stepflame report --advanced --per-rank says at what",
+	[AWAITED_TURNS] = "hold the lock for less of what those threads do that the steps wait for: they wait for each "
+			  "other",
 };
+
+static const char keeps_gil[] =
+	"do in another process, or in smaller parts, what the threads do that keep the GIL, without "
+	"which no thread runs Python; stepflame report --advanced --per-rank says what that is";
+static const char write_less[] = "write less there (a log, a progress bar), or in another thread: what reads it does "
+				 "not keep up";
 
 static const char *find_advice(const struct judge *j)
 {
@@ -736,6 +777,12 @@ static const char *find_advice(const struct judge *j)
 		       "(TracerPid in /proc/PID/status), a suspended machine";
 	if (j->far_files && j->verdict->cause == CAUSE_FILE_SYSTEM)
 		return far_files_advice;
+	if (j->thread && j->verdict->cause == CAUSE_GIL && class == VERDICT_LOCK)
+		return keeps_gil;
+	if (j->thread == AWAITED_TURNS && class == VERDICT_LOCK)
+		return thread_advice[j->thread];
+	if (j->thread && j->writes && (class == VERDICT_UNCLEAR || class == VERDICT_THREAD))
+		return write_less;
 	if (j->thread && class == VERDICT_EXTRA)
 		return "do it less often, or ask for it earlier, while the model works; stepflame report --advanced "
 		       "--per-rank says what the others do";
@@ -816,6 +863,8 @@ static void judge_steps(struct judge *j)
 		say_group_in_verdict(j, j->group);
 	else if (j->busy)
 		say_why(j, "the GPU works for %.0f %% of the time of a step", 100 * verdict__busy_share(j));
+	else if (j->collects)
+		say_why(j, "%.0f %% of the time of a step goes into the collection of garbage (gc)", 100 * j->share);
 	else if (is_launch_bound(j))
 		judge_launches(j);
 	else

@@ -153,20 +153,34 @@ static bool is_at_pipe(const struct asked *asked)
 }
 
 /* Sets what it waits on, where that is a call on names of files. */
-static void look_at_files(struct awaited *own, const struct asked *asked, struct py_awaited *at,
-			  char far[FAR_FILES_BYTES])
+static void look_at_files(struct awaited *own, const struct asked *asked, const struct task *task,
+			  struct py_awaited *at, char far[FAR_FILES_BYTES])
 {
-	const char *mounts;
-	struct task task;
+	const char *mounts = mounts_of(own, asked->pid);
 
-	if (task__read(asked->pid, asked->tid, &task) || !far_files__is_call(task.syscall))
-		return;
-	mounts = mounts_of(own, asked->pid);
 	at->on = AWAITED_OTHER;
-	if (mounts && !is_at_pipe(asked) && !far_files__of(asked->pid, &task, mounts, far))
+	if (mounts && !is_at_pipe(asked) && !far_files__of(asked->pid, task, mounts, far))
 		at->on = AWAITED_FILES;
 	else
 		*far = 0;
+}
+
+/*
+ * Sets what it waits on, at the place that `at` has. false: on neither a lock nor names of files, which says nothing of that
+ * place: a function of C makes calls of several kinds, and waits for the GIL between them.
+ */
+static bool look_at_call(struct awaited *own, const struct target *t, const struct asked *asked, struct py_awaited *at,
+			 char far[FAR_FILES_BYTES])
+{
+	struct task task;
+
+	if (task__read(asked->pid, asked->tid, &task))
+		return false;
+	if (far_files__is_call(task.syscall)) {
+		look_at_files(own, asked, &task, at, far);
+		return true;
+	}
+	return task__cause(asked->pid, &task, &t->python.process) == CAUSE_LOCK;
 }
 
 /* A lock that two threads take is one that they hold in turn, and no signal from one to the other. */
@@ -212,7 +226,8 @@ static void look_at(struct session *s, struct asked *asked)
 	}
 	if (py_awaited__read(asked->pid, &t->python.process, asked->state.tstate, &at))
 		return;
-	look_at_files(state_of(s), asked, &at, far);
+	if (!look_at_call(state_of(s), t, asked, &at, far))
+		return;
 	if (task__waits(asked->pid, asked->tid, &nstid, &after) || runs != after)
 		return;
 	if (!emit(s, t, &at, far))

@@ -27,6 +27,7 @@
 #define OTHERS_MAX    64  /* of the other processes in one look; the next look goes on with the rest */
 #define MAINS_MAX     16  /* of a session in one look; more take turns */
 #define CHILDREN_MAX  4   /* the same of children */
+#define PAGES_EVERY   2   /* looks: the pages of so many children, in turn */
 #define PAGES_OF_ALL  512 /* of all children together, of each no fewer than: */
 #define PAGES_LEAST   32
 
@@ -42,7 +43,7 @@ struct resources {
 	uint64_t next_ns, look_cnt;
 	uint64_t failed;
 	size_t kept, turn; /* turn: the first target that the next look may take as one of the others */
-	size_t pages_turn; /* the first target whose pages the next look may take: it takes those of one */
+	size_t pages_turn; /* the first target whose pages the next look may take: it takes those of PAGES_EVERY */
 	/* of this look */
 	struct array networks; /* struct network */
 	bool has_machine;
@@ -404,24 +405,22 @@ static bool has_pages(const struct target *t)
 	return t->role != ROLE_MAIN && !t->gone && !own->unfollowed && (own->pages || !own->pages_chosen);
 }
 
-/* Of one child, in turn. */
+/* Of some children, in turn: many pages now and then tell more than few pages often. */
 static void look_at_some_pages(struct session *s)
 {
 	struct resources *r = state_of(s);
-	size_t children = 0;
+	size_t children = 0, taken = 0, first = r->pages_turn;
 
 	for (size_t i = 0; i < s->target_cnt; i++)
 		children += has_pages(s->targets[i]);
-	if (!children)
-		return;
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		struct target *t = s->targets[(r->pages_turn + i) % s->target_cnt];
+	for (size_t i = 0; i < s->target_cnt && children && taken < PAGES_EVERY; i++) {
+		struct target *t = s->targets[(first + i) % s->target_cnt];
 
 		if (!has_pages(t))
 			continue;
 		look_at_pages(s, t, children);
-		r->pages_turn = (r->pages_turn + i + 1) % s->target_cnt;
-		return;
+		taken++;
+		r->pages_turn = (first + i + 1) % s->target_cnt;
 	}
 }
 
@@ -464,7 +463,8 @@ static void look_at_all(struct session *s, bool left)
 		begin_shortages(s, t, left);
 		look_at(s, t, left);
 	}
-	look_at_some_pages(s);
+	if (r->look_cnt % PAGES_EVERY == 0)
+		look_at_some_pages(s);
 	cgroup_look__release(&r->cgroups);
 }
 

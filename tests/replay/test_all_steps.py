@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What all steps do alike: verdicts and advice of recordings made here."""
+
+import helpers
+import recfile as rec
+
+from .loops import BACKWARD, BARE, CHILD, FORWARD, HANDOVER, HELPER, LOCK, MS, PID, READING, START, STEP, STEPS, WAIT, preamble
+
+FETCH, COLLECT, SEND, READ_CALL = 102, 103, 44, 0
+POOL = [(PID, HELPER + i) for i in range(4)]
+PROCESS = (CHILD, CHILD)
+
+
+def report(tmp_path, of_step, phases=(0, 0, 17 * MS, 3 * MS), more=()):
+    """Of a recording: of_step(index, start) gives the samples of a step."""
+    records = [*preamble(), *more, rec.boundary(PID, PID, 0, START, rule=3)]
+    for index in range(STEPS):
+        start = START + index * STEP
+        records += [*of_step(index, start), rec.boundary(PID, PID, index + 1, start + STEP, phases, 3)]
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording(records))
+    return helpers.report(file, "--steps")["verdict"]
+
+
+def one_wait(cause, syscall, waker, doing=None):
+    """Each step waits for 14 ms, of which `waker` does something for 13: (cause, stack)."""
+
+    def of_step(index, start):
+        by = waker(index)
+        end = start + WAIT
+        if doing:
+            yield rec.sample(*by, rec.WAIT if doing[0] else rec.CPU, end - MS // 10, 13 * MS, doing[1], cause=doing[0])
+        yield rec.sample(PID, PID, rec.WAIT, end, WAIT, HANDOVER if cause == "lock" else LOCK, FORWARD, cause=cause, syscall=syscall, waker=by)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+    return of_step
+
+
+def test_pool(tmp_path):
+    """Of several threads for which the steps wait in turn is said what they do, and that they wait for each other's lock."""
+
+    def in_turn(cause):
+        found = report(tmp_path, one_wait("lock", 202, lambda index: POOL[index % 4], (cause, READING)))
+        return "; ".join(found["evidence"]), "; ".join(found["next"]), found
+
+    evidence, _, found = in_turn(None)
+    assert "the steps wait for 4 of its threads, which meanwhile are on the CPU, in train.py:30 read_rows" in evidence, found
+    evidence, advice, found = in_turn("lock")
+    assert "4 of its threads" in evidence and "hold the lock for less" in advice and "more threads or" not in advice, found
+
+
+def test_two_of_a_pool(tmp_path):
+    """One that has half of the waits is told by its number."""
+    found = report(tmp_path, one_wait("lock", 202, lambda index: POOL[max(index % 4, 1)], (None, READING)))
+    assert any("thread %d" % (HELPER + 1) in text for text in found["evidence"]), found
+
+
+def test_others_sleep(tmp_path):
+    """Steps that wait for one who sleeps do not sleep themselves."""
+    found = report(tmp_path, one_wait("socket", 45, lambda index: PROCESS, ("sleep", READING)))
+    assert found["cause"] == "sleep" and "is spent sleeping" not in found["why"], found
+    assert "waits for other threads or processes, while these wait: sleep" in found["why"], found
+    own = report(tmp_path, one_wait("sleep", 230, lambda index: (0, 0)))
+    assert "is spent sleeping" in own["why"], own
+
+
+def test_slow_reader(tmp_path):
+    """Who writes to a pipe waits for the one that reads it, and is told to write less; who reads is not."""
+    for call, told in ((1, True), (READ_CALL, False)):
+        found = report(tmp_path, one_wait("pipe", call, lambda index: PROCESS, ("sleep", READING)))
+        assert ("write less there" in "; ".join(found["next"])) == told, found
+
+
+def gil(parts, last):
+    """Each step waits for the GIL for 14 ms, in parts, of which the last one is ended by that thread."""
+
+    def of_step(index, start):
+        for part in range(parts):
+            waker = last if part == parts - 1 else (0, 0)
+            yield rec.sample(PID, PID, rec.WAIT, start + (part + 1) * WAIT // parts, WAIT // parts, LOCK, FORWARD, cause="gil", waker=waker)
+        yield rec.sample(*POOL[0], rec.CPU, start + WAIT - MS, 13 * MS, READING)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+    return of_step
+
+
+def test_gil(tmp_path):
+    """A wait for the GIL ends every 5 ms without a waker: who has it is known by the last of these waits."""
+    found = report(tmp_path, gil(3, POOL[0]))
+    assert (found["class"], found["cause"]) == ("lock-bound", "gil") and found["why"].endswith("waiting: gil"), found
+    assert "the steps wait for thread %d, which meanwhile is on the CPU, in train.py:30 read_rows" % HELPER in found["evidence"], found
+    assert "that keep the GIL" in found["next"][0], found
+    found = report(tmp_path, gil(3, (0, 0)))  # nobody is known to have had it
+    assert not any("the steps wait for" in text for text in found["evidence"]) and "GIL" not in found["next"][0], found
+
+
+def test_collections(tmp_path):
+    """Garbage that each step collects, and not Python's code, is what takes the time."""
+    spans = [rec.name(COLLECT, "gc generation 2"), rec.path(COLLECT, [(rec.GC, COLLECT)])]
+
+    def of_step(index, start):
+        yield rec.record("INTERVAL", pid=PID, tid=PID, kind=rec.GC, name=COLLECT, start_ns=start + MS, duration_ns=12 * MS, step=index)
+        for i in range(3):
+            yield rec.sample(PID, PID, rec.CPU, start + (4 * i + 2) * MS, 4 * MS, 213, COLLECT)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 8 * MS, 212, BACKWARD)
+
+    found = report(tmp_path, of_step, more=spans)
+    assert found["class"] == "Python-bound" and found["cause"] == "gc" and "60 % of the time of a step goes into the collection" in found["why"], found
+    assert found["place"] == "train.py:80 log" and "gc.collect(), less often" in found["next"][0], found
+
+
+def test_gets_data_itself(tmp_path):
+    """More workers win nothing where the process that trains has the work: they are told only where it waits for them."""
+    spans = [
+        rec.target(CHILD, role=rec.WORKER, parent=PID),
+        rec.name(FETCH, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"),
+        rec.path(FETCH, [(rec.LABEL, FETCH)]),
+    ]
+
+    def shared(worked):
+        def of_step(index, start):
+            if worked < 14:
+                yield rec.sample(PID, PID, rec.WAIT, start + (14 - worked) * MS, (14 - worked) * MS, HANDOVER, FETCH, cause="pipe", waker=PROCESS)
+            for i in range(worked // 2):
+                yield rec.sample(PID, PID, rec.CPU, start + (13 - 2 * i) * MS, 2 * MS, READING, FETCH)
+            yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+        return "; ".join(report(tmp_path, of_step, (0, 14 * MS, 3 * MS, 3 * MS), spans)["next"])
+
+    assert "workers, however many, take none of that" in shared(12)
+    assert "however many" not in shared(4)
+
+
+def test_python_place(tmp_path):
+    """Where one function has most of Python's time, the verdict says which."""
+
+    def spread(stacks):
+        def of_step(index, start):
+            yield rec.sample(PID, PID, rec.CPU, start + MS, 14 * MS, stacks[index % len(stacks)], FORWARD, native=960)
+            yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD, native=961)
+
+        symbols = [rec.name(960, "_PyEval_EvalFrameDefault (python3.11)"), rec.name(961, "at::native::mm (libtorch_cpu.so)")]
+        return report(tmp_path, of_step, more=symbols)
+
+    found = spread([213])
+    assert found["class"] == "Python-bound" and found["place"] == "train.py:80 log", found
+    assert spread([213, 211, 212])["place"] is None
+
+
+def test_nobody(tmp_path):
+    """A wait that nobody of the job ended is for nobody that is known."""
+    found = report(tmp_path, one_wait("socket", SEND, lambda index: (0, 0), (None, BARE)))
+    assert not any("the steps wait for" in text for text in found["evidence"]), found
