@@ -109,6 +109,24 @@ def test_collections(tmp_path):
     assert found["place"] == "train.py:80 log" and "gc.collect(), less often" in found["next"][0], found
 
 
+def test_collections_now_and_then(tmp_path):
+    """Where every 10th step collects garbage, these are told, with their rhythm."""
+    records = [*preamble(), rec.name(COLLECT, "gc generation 2"), rec.path(COLLECT, [(rec.GC, COLLECT)]), rec.boundary(PID, PID, 0, START, rule=3)]
+    at = START
+    for index in range(STEPS):
+        if index % 10 == 0:
+            records.append(rec.record("INTERVAL", pid=PID, tid=PID, kind=rec.GC, name=COLLECT, start_ns=at, duration_ns=36 * MS, step=index))
+            records += [rec.sample(PID, PID, rec.CPU, at + 4 * (i + 1) * MS, 4 * MS, 213, COLLECT) for i in range(9)]
+            at += 36 * MS
+        records.append(rec.sample(PID, PID, rec.CPU, at + 3 * MS, 4 * MS, 212, BACKWARD))
+        at += 4 * MS
+        records.append(rec.boundary(PID, PID, index + 1, at, [0, 0, 0, 4 * MS], 3))
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording(records))
+    found = helpers.report(file, "--steps")["verdict"]
+    assert (found["class"], found["cause"]) == ("Python-bound", "gc") and "slow steps (every 10th step)" in found["why"], found
+
+
 def test_gets_data_itself(tmp_path):
     """More workers win nothing where the process that trains has the work: they are told only where it waits for them."""
     spans = [

@@ -245,7 +245,8 @@ static void find_winner(struct judge *j)
 		j->share = share;
 		j->verdict->class = class;
 	}
-	if (gc >= GC_SHARE && gc > j->share) {
+	if (gc >= GC_SHARE && gc > j->share &&
+	    !(j->group && j->group->cause == BLAME_GC && j->share >= MOST_OF_RULE * gc)) {
 		j->rule = NULL;
 		j->group = NULL;
 		j->share = gc;
