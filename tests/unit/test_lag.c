@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "user/analysis/live/lag.h"
+#include "user/analysis/live/trigger.c"
 
 #define US    1000ull
 #define MS    1000000ull

@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "user/lib/compare.h"
-#include "user/lib/intern.h"
 #include "user/lib/map.h"
 #include "user/lib/search.h"
 

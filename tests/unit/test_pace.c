@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A process is slower once two windows in a row are longer than is usual (user/analysis/live/pace.h). */
+/* A process is slower once two windows in a row are longer than is usual (user/analysis/live/trigger.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "user/analysis/live/pace.h"
+#include "user/analysis/live/trigger.c"
 
 #define MS      1000000ull
 #define PERCENT 10

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "user/lib/pyfloat.h"
+#include "user/report/simple.c"
 
 /* Printed by: for x in ...: print(f"{x!r}, '{x:.5}'") */
 static const struct {

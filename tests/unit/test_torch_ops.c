@@ -20,8 +20,8 @@
 
 #include <cmocka.h>
 
+#include "user/runtime/torch/ops.c"
 #include "user/runtime/torch/ops.h"
-#include "user/runtime/torch/ops_private.h"
 
 static char dir[] = "/tmp/stepflame-ops-XXXXXX";
 static char library[sizeof(dir) + 16], changed[sizeof(dir) + 16], cache[sizeof(dir) + 16];
@@ -393,7 +393,7 @@ static void node_call_without_a_symbol(void **state)
 
 	assert_int_equal(elf__symbol(elf, "_ZN5torch8autograd6Engine17evaluate_functionEPvPNS0_4NodeE", &evaluate), 0);
 	assert_int_equal(elf__symbol(elf, "_ZN5torch8autograd4NodeclEl", &call), 0);
-	assert_int_equal(ops_nodes__find_call(elf, evaluate.vaddr, evaluate.size, &range), 0);
+	assert_int_equal(find_call_of_node(elf, evaluate.vaddr, evaluate.size, &range), 0);
 	assert_int_equal(range.start, call.vaddr);
 	elf__free(elf);
 }

@@ -449,7 +449,7 @@ static void test_take(void **state)
 	assert_int_equal(look()->kind, TRIGGER_STALL);
 }
 
-/* By 10 % or what is given, in two windows of user/analysis/live/pace.h. */
+/* By 10 % or what is given, in two windows of user/analysis/live/trigger.c. */
 static void test_slower(void **state)
 {
 	struct trigger_options options = {.on = {[TRIGGER_SLOWER] = true}};

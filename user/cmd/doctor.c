@@ -19,7 +19,6 @@
 #include "user/lib/capabilities.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
-#include "user/lib/restrictions.h"
 #include "user/report/common.h"
 #include "user/report/print/text.h"
 #include "user/runtime/cuda/cuda.h"

@@ -16,6 +16,7 @@
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
 #include "user/cmd/targets.h"
+#include "user/lib/compare.h"
 #include "user/lib/json.h"
 #include "user/lib/log.h"
 #include "user/proc/proc.h"
@@ -199,13 +200,6 @@ static int search_processes(struct restoration *r)
 	return cnt < 0 ? cnt : 0;
 }
 
-static int compare_offsets(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 static bool is_same_file(const struct breakpoint_file *a, const struct breakpoint_file *b)
 {
 	return a->file.dev == b->file.dev && a->file.inode == b->file.inode;
@@ -244,7 +238,7 @@ static size_t collect_places(const struct restoration *r, const struct breakpoin
 		cnt += file->cnt;
 	}
 	if (cnt)
-		qsort(*places, cnt, sizeof(**places), compare_offsets);
+		qsort(*places, cnt, sizeof(**places), compare__u64);
 	for (size_t i = 0; i < cnt; i++)
 		if (!i || (*places)[i] != (*places)[i - 1])
 			(*places)[distinct++] = (*places)[i];
@@ -268,7 +262,7 @@ static int remove_from_file(const struct restoration *r, struct restorer *restor
 	int err;
 
 	for (size_t i = 0; i < cnt; i++)
-		if (!bsearch(&places[i], debugged, debugged_cnt, sizeof(*debugged), compare_offsets))
+		if (!bsearch(&places[i], debugged, debugged_cnt, sizeof(*debugged), compare__u64))
 			places[kept++] = places[i];
 	err = kept ? restorer__remove(restorer, &file->file, places, kept) : 0;
 	free(places);
@@ -311,9 +305,9 @@ static size_t count_left(const struct breakpoint_file *found, const struct break
 	size_t cnt = 0;
 
 	if (left)
-		qsort(left->offsets, left->cnt, sizeof(*left->offsets), compare_offsets);
+		qsort(left->offsets, left->cnt, sizeof(*left->offsets), compare__u64);
 	for (size_t i = 0; left && i < found->cnt; i++)
-		cnt += bsearch(&found->offsets[i], left->offsets, left->cnt, sizeof(*left->offsets), compare_offsets) !=
+		cnt += bsearch(&found->offsets[i], left->offsets, left->cnt, sizeof(*left->offsets), compare__u64) !=
 		       NULL;
 	return cnt;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "user/lib/log.h"
-#include "user/report/trigger_text.h"
+#include "user/report/summary.h"
 
 #define FREQUENCY_MAX 10000
 
@@ -169,13 +169,13 @@ uint64_t until__snapshot_ns(const struct trigger_options *options, uint64_t last
 
 void until__say(const struct trigger_event *event, struct session *session)
 {
-	char text[TRIGGER_TEXT];
+	char text[SUMMARY_EVENT_BYTES];
 
 	if (!event->seen) {
 		log__info("nothing of what --until waits for has happened");
 		return;
 	}
-	trigger_text__event(event, text);
+	summary_text__event(event, text);
 	log__info("%s: this ends the recording", text);
 	session__note(session, "%s: this has ended the recording (record --until)", text);
 }

@@ -16,7 +16,6 @@
 #include "user/analysis/resources/resources.h"
 #include "user/export/arrow.h"
 #include "user/identity/job_id.h"
-#include "user/lib/intern.h"
 #include "user/lib/map.h"
 #include "user/lib/saturating.h"
 #include "user/lib/utf8.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "user/proc/environ.h"
-#include "user/proc/proc.h"
 #include "user/runtime/torch/torch.h"
 
 /* ---- the rank ---- */

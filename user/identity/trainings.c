@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "user/lib/clock.h"
+#include "user/lib/compare.h"
 #include "user/proc/deputy.h"
-#include "user/proc/environ.h"
 #include "user/proc/proc.h"
 #include "user/runtime/python/python.h"
 #include "user/runtime/torch/torch.h"
@@ -161,11 +161,6 @@ static int by_other_pid(const void *a, const void *b)
 	const struct other_process *x = a, *y = b;
 
 	return x->pid - y->pid;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	return *(const pid_t *)a - *(const pid_t *)b;
 }
 
 /* Is it one that cannot have got torch or JAX since? Both map hundreds of megabytes. */
@@ -525,7 +520,7 @@ int trainings__look_again(struct trainings *t)
 	*t = (struct trainings){.items = calloc(cnt > 0 ? cnt : 1, sizeof(*t->items))};
 	err = t->items ? 0 : -ENOMEM;
 	if (cnt > 0)
-		qsort(pids, cnt, sizeof(*pids), by_number);
+		qsort(pids, cnt, sizeof(*pids), compare__pid);
 	for (int i = 0; i < cnt && !err; i++)
 		err = look_at(pids[i], &before, t, now_ns);
 	free(pids);

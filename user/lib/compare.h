@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/types.h>
 
 /*
  * Below, equal to or above 0, as qsort expects; a subtraction could overflow. Evaluates both
@@ -16,6 +17,28 @@
 static inline int compare__u64(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
+
+	return COMPARE(*x, *y);
+}
+
+/* The same of pid_t, of uint32_t, and of double. */
+static inline int compare__pid(const void *a, const void *b)
+{
+	const pid_t *x = a, *y = b;
+
+	return COMPARE(*x, *y);
+}
+
+static inline int compare__u32(const void *a, const void *b)
+{
+	const uint32_t *x = a, *y = b;
+
+	return COMPARE(*x, *y);
+}
+
+static inline int compare__double(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
 
 	return COMPARE(*x, *y);
 }

@@ -6,7 +6,7 @@
 #ifndef STEPFLAME_USER_LIB_HISTOGRAMS_H
 #define STEPFLAME_USER_LIB_HISTOGRAMS_H
 
-#include "user/lib/intern.h"
+#include "user/lib/map.h"
 
 /* Empty: all 0. */
 struct histograms {

@@ -64,13 +64,6 @@ static int compare_boundary(const void *a, const void *b)
 	return COMPARE(*x, *y);
 }
 
-static int compare_time(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return COMPARE(*x, *y);
-}
-
 /* Sorts the boundaries of main processes. 0 or -ENOMEM. */
 static int sort_boundaries(struct boundaries *boundaries, const struct job *job, size_t *cnt)
 {
@@ -118,7 +111,7 @@ static int add_processes(struct boundaries *boundaries, size_t cnt)
 	process = boundaries->processes.items;
 	for (size_t i = 0; i < boundaries->processes.cnt; i++)
 		qsort(boundaries->backwards + process[i].backwards_from, process[i].backward_cnt,
-		      sizeof(*boundaries->backwards), compare_time);
+		      sizeof(*boundaries->backwards), compare__u64);
 	return 0;
 }
 

@@ -12,7 +12,7 @@
 
 #include "include/gpu_records.h"
 #include "user/lib/array.h"
-#include "user/lib/intern.h"
+#include "user/lib/map.h"
 #include "user/lib/names.h"
 #include "user/model/stacks.h"
 

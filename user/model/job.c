@@ -33,7 +33,6 @@
 #include "user/model/waits.h"
 #include "user/recording/descriptors.h"
 #include "user/recording/dropped_steps.h"
-#include "user/recording/step_blocks.h"
 
 /* ---- how many child processes and workers there were, in a memory that does not grow with their number ---- */
 

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "include/records.h"
-#include "user/lib/intern.h"
+#include "user/lib/map.h"
 #include "user/lib/names.h"
 
 /* A Python function. */

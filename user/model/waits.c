@@ -8,7 +8,7 @@
 #include "user/lib/compare.h"
 #include "user/lib/histograms.h"
 #include "user/lib/search.h"
-#include "user/model/by_thread.h"
+#include "user/model/samples.h"
 
 /* ---- other threads ---- */
 

@@ -3,6 +3,7 @@
 #include "user/proc/proc.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "user/lib/array.h"
 #include "user/proc/deputy.h"
 
 #define OWN_MAX_BYTES (1u << 20)  /* of what the kernel writes by itself: 65,536 groups are 0.5 MB */
@@ -76,6 +78,35 @@ static int slurp(pid_t pid, pid_t tid, const char *name, size_t most, char **out
 int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size)
 {
 	return slurp(pid, tid, name, OWN_MAX_BYTES, out, size);
+}
+
+int proc__numbers(const char *path, pid_t **out)
+{
+	struct array numbers = {0};
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	int err = dir ? 0 : -errno;
+
+	*out = NULL;
+	while (!err && (entry = readdir(dir))) {
+		pid_t *number;
+
+		if (!isdigit((unsigned char)entry->d_name[0]))
+			continue;
+		number = array__add(&numbers, sizeof(*number));
+		if (number)
+			*number = atoi(entry->d_name);
+		else
+			err = -ENOMEM;
+	}
+	if (dir)
+		closedir(dir);
+	if (err) {
+		free(numbers.items);
+		return err;
+	}
+	*out = numbers.items;
+	return (int)numbers.cnt;
 }
 
 struct slurp_request {

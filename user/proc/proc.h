@@ -27,6 +27,9 @@ int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size
  */
 int proc__slurp_memory(pid_t pid, pid_t tid, const char *name, size_t most, char **out, size_t *size);
 
+/* The names in a folder that are numbers, as of processes in /proc; malloc'ed, NULL without any. Count, or -errno. */
+int proc__numbers(const char *path, pid_t **out);
+
 struct proc_stat {
 	char comm[16]; /* any bytes, 0-terminated */
 	char state;

@@ -7,8 +7,6 @@
  */
 #include "user/proc/process.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,7 +23,6 @@
 #include "user/elf/elf.h"
 #include "user/lib/capabilities.h"
 #include "user/lib/map.h"
-#include "user/lib/restrictions.h"
 #include "user/proc/deputy.h"
 #include "user/proc/proc.h"
 #include "user/proc/target_file.h"
@@ -747,33 +744,7 @@ int process__read_memory(pid_t pid, uint64_t address, void *buffer, size_t size)
 
 int process__list(pid_t **out)
 {
-	pid_t *pids = NULL, *more;
-	struct dirent *entry;
-	int cnt = 0, capacity = 0;
-	DIR *dir;
-
-	*out = NULL;
-	dir = opendir("/proc");
-	if (!dir)
-		return -errno;
-	while ((entry = readdir(dir))) {
-		if (!isdigit((unsigned char)entry->d_name[0]))
-			continue;
-		if (cnt == capacity) {
-			capacity = capacity ? capacity * 2 : 256;
-			more = realloc(pids, (size_t)capacity * sizeof(*pids));
-			if (!more) {
-				free(pids);
-				closedir(dir);
-				return -ENOMEM;
-			}
-			pids = more;
-		}
-		pids[cnt++] = atoi(entry->d_name);
-	}
-	closedir(dir);
-	*out = pids;
-	return cnt;
+	return proc__numbers("/proc", out);
 }
 
 int process__scan_children(pid_t pid, bool deep, pid_t **out)

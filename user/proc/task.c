@@ -5,7 +5,6 @@
  */
 #include "user/proc/task.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -162,44 +161,17 @@ int task__waits(pid_t pid, pid_t tid, pid_t *nstid, uint64_t *runs)
 	return task.state == 'S' || task.state == 'D' ? 0 : -EAGAIN;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	const pid_t *x = a, *y = b;
-
-	return COMPARE(*x, *y);
-}
-
 int task__list(pid_t pid, pid_t **out)
 {
-	pid_t *tids = NULL, *more, tid;
-	struct dirent *entry;
 	char path[64];
-	int cnt = 0;
-	DIR *dir;
+	int cnt;
 
-	*out = NULL;
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	dir = opendir(path);
-	if (!dir)
-		return errno == ENOENT ? -ESRCH : -errno;
-	while ((entry = readdir(dir))) {
-		tid = atoi(entry->d_name);
-		if (tid <= 0)
-			continue;
-		more = reallocarray(tids, (size_t)cnt + 1, sizeof(*tids));
-		if (!more) {
-			closedir(dir);
-			free(tids);
-			return -ENOMEM;
-		}
-		tids = more;
-		tids[cnt++] = tid;
-	}
-	closedir(dir);
-	if (!cnt)
+	cnt = proc__numbers(path, out);
+	if (!cnt || cnt == -ENOENT)
 		return -ESRCH;
-	qsort(tids, (size_t)cnt, sizeof(*tids), by_number);
-	*out = tids;
+	if (cnt > 0)
+		qsort(*out, (size_t)cnt, sizeof(**out), compare__pid);
 	return cnt;
 }
 

@@ -13,7 +13,6 @@
 
 #include "include/name_hash.h"
 #include "user/lib/array.h"
-#include "user/lib/intern.h"
 #include "user/lib/map.h"
 #include "user/lib/saturating.h"
 #include "user/recording/descriptors.h"

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 #include "include/records.h"
-#include "user/lib/intern.h"
+#include "user/lib/map.h"
 
 /* All zeros: of no process. */
 struct recording_part {

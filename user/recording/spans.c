@@ -65,13 +65,6 @@ static unsigned char *put_leb128(unsigned char *at, uint64_t value)
 	return at;
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return COMPARE(*x, *y);
-}
-
 static uint64_t id_at(const struct rec_span *span, size_t field)
 {
 	uint64_t id;
@@ -98,7 +91,7 @@ static size_t collect_ids(uint64_t *ids, const struct span_batch *batch, size_t 
 		if (*slot != id)
 			*slot = ids[all++] = id;
 	}
-	qsort(ids, all, sizeof(*ids), compare_ids);
+	qsort(ids, all, sizeof(*ids), compare__u64);
 	for (size_t i = 0; i < all; i++)
 		if (!cnt || ids[i] != ids[cnt - 1])
 			ids[cnt++] = ids[i];
@@ -115,7 +108,7 @@ static unsigned char *put_ids(unsigned char *at, uint64_t *ids, const struct spa
 	for (size_t i = 0; i < batch->cnt; i++) {
 		uint64_t id = id_at(&batch->spans[i], field), *found;
 
-		found = bsearch(&id, ids, cnt, sizeof(*ids), compare_ids);
+		found = bsearch(&id, ids, cnt, sizeof(*ids), compare__u64);
 		at = put_leb128(at, found - ids);
 	}
 	return at;

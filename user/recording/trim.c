@@ -8,7 +8,6 @@
 
 #include "include/name_hash.h"
 #include "user/lib/array.h"
-#include "user/lib/intern.h"
 #include "user/lib/map.h"
 #include "user/recording/descriptors.h"
 #include "user/recording/dropped_steps.h"

@@ -346,11 +346,6 @@ int common__processes(const struct job *job, const void *items, size_t cnt, size
 	return err;
 }
 
-static int compare_pids(const void *a, const void *b)
-{
-	return COMPARE(*(const uint32_t *)a, *(const uint32_t *)b);
-}
-
 int common__count_processes(const void *items, size_t cnt, size_t item_bytes, size_t pid_at, size_t *out)
 {
 	uint32_t *pids = copy_pids(items, cnt, item_bytes, pid_at);
@@ -358,7 +353,7 @@ int common__count_processes(const void *items, size_t cnt, size_t item_bytes, si
 	*out = 0;
 	if (!pids)
 		return -ENOMEM;
-	qsort(pids, cnt, sizeof(*pids), compare_pids);
+	qsort(pids, cnt, sizeof(*pids), compare__u32);
 	for (size_t i = 0; i < cnt; i++)
 		*out += !i || pids[i] != pids[i - 1];
 	free(pids);

@@ -7,20 +7,9 @@
 #include <string.h>
 
 #include "user/lib/utf8.h"
+#include "user/model/samples.h"
 #include "user/report/common.h"
 #include "user/report/print/text.h"
-
-/* "" for CAUSE_NONE */
-static const char *cause_name(enum wait_cause cause)
-{
-	static const char *const names[] = {
-#define X(id, name) [CAUSE_##id] = name,
-		STEPFLAME_WAIT_CAUSES(X)
-#undef X
-	};
-
-	return names[cause];
-}
 
 /* ---- text ---- */
 
@@ -31,7 +20,7 @@ static void print_wait(const struct dump_thread *thread, FILE *out)
 
 	fprintf(out, "%s", task__state(&thread->task));
 	if (thread->cause != CAUSE_NONE)
-		fprintf(out, ", %s", cause_name(thread->cause));
+		fprintf(out, ", %s", sample_cause__name(thread->cause));
 	if (syscall)
 		fprintf(out, " (%s)", syscall);
 	else if (thread->task.syscall >= 0)
@@ -135,7 +124,7 @@ static json_t *json_thread(uint32_t pid, const struct dump_thread *thread)
 
 	return json_pack("{s:I, s:i, s:o, s:s, s:o, s:o, s:o, s:n, s:b, s:s, s:o}", "pid", (json_int_t)pid, "tid",
 			 task->tid, "name", json_text(task->name), "state", task__state(task), "blocked_on",
-			 common__json_text(cause_name(thread->cause)), "blocked_s",
+			 common__json_text(sample_cause__name(thread->cause)), "blocked_s",
 			 task->blocked_s >= 0 ? json_real(task->blocked_s) : json_null(), "syscall",
 			 task->syscall >= 0 ? json_integer(task->syscall) : json_null(), "op", "holds_gil", thread->gil,
 			 "stack", stack, "frames", json_frames(&thread->stack));

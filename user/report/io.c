@@ -12,7 +12,6 @@
 #include "user/analysis/loader/workers.h"
 #include "user/analysis/place/place.h"
 #include "user/model/job.h"
-#include "user/model/labels.h"
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
 #include "user/report/common.h"

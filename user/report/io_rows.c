@@ -346,11 +346,6 @@ static int compare_file(const void *a, const void *b, void *ctx)
 
 /* ---- processes ---- */
 
-static int compare_pid(const void *a, const void *b)
-{
-	return COMPARE(*(const uint32_t *)a, *(const uint32_t *)b);
-}
-
 int io_rows__pids(const struct job *job, uint32_t **out, size_t *cnt)
 {
 	size_t call_cnt, file_cnt, all = 0;
@@ -366,7 +361,7 @@ int io_rows__pids(const struct job *job, uint32_t **out, size_t *cnt)
 		pids[all++] = calls[i].key.pid;
 	for (size_t i = 0; i < file_cnt; i++)
 		pids[all++] = files[i].key.pid;
-	qsort(pids, all, sizeof(*pids), compare_pid);
+	qsort(pids, all, sizeof(*pids), compare__u32);
 	for (size_t i = 0; i < all; i++)
 		if (!*cnt || pids[*cnt - 1] != pids[i])
 			pids[(*cnt)++] = pids[i];

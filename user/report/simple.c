@@ -7,14 +7,13 @@
  * extended=True) returns for the same rows, including tabs, dash lines and rounding, except that
  * control characters in names are escaped.
  */
-
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/lib/pyfloat.h"
 #include "user/lib/utf8.h"
 #include "user/model/labels.h"
 #include "user/report/common.h"
@@ -22,6 +21,67 @@
 #include "user/report/print/table.h"
 #include "user/report/print/text.h"
 #include "user/report/rows.h"
+
+/* ---- numbers ---- */
+
+#define PYFLOAT_MAX 40 /* bytes for any result with a precision up to 17, with its terminating 0 */
+
+/*
+ * Formats as CPython's format(value, '.N'), N = precision, 1 to 17. Unlike C's %.Ng, the result
+ * keeps a digit after the point (100.0) and switches to an exponent one power of ten earlier.
+ * Source: format_float_short() in CPython's Python/pystrtod.c with format code 'g' and
+ * Py_DTSF_ADD_DOT_0, which is what a missing presentation type means. Returns buffer.
+ */
+static char *pyfloat__format(double value, int precision, char buffer[PYFLOAT_MAX])
+{
+	char c_text[PYFLOAT_MAX], digits[PYFLOAT_MAX];
+	char *exponent, *out = buffer;
+	int point, cnt = 0;
+
+	if (isnan(value))
+		return strcpy(buffer, "nan");
+	if (signbit(value))
+		*out++ = '-';
+	if (isinf(value)) {
+		strcpy(out, "inf");
+		return buffer;
+	}
+	/*
+	 * glibc's %e is exact and rounds half to even, so it gives the digits of CPython's dtoa in
+	 * mode 2.
+	 */
+	snprintf(c_text, sizeof(c_text), "%.*e", precision - 1, fabs(value));
+	exponent = strchr(c_text, 'e');
+	for (const char *c = c_text; c < exponent; c++)
+		if (*c >= '0' && *c <= '9')
+			digits[cnt++] = *c;
+	while (cnt > 1 && digits[cnt - 1] == '0')
+		cnt--;
+	/* Digits before the point; at 0 and below, zeros follow the point. */
+	point = atoi(exponent + 1) + 1;
+	if (point <= -4 || point > precision - 1) {
+		*out++ = digits[0];
+		if (cnt > 1)
+			*out++ = '.';
+		for (int i = 1; i < cnt; i++)
+			*out++ = digits[i];
+		sprintf(out, "e%+03d", point - 1);
+		return buffer;
+	}
+	if (point <= 0)
+		*out++ = '0';
+	for (int i = 0; i < point; i++)
+		*out++ = i < cnt ? digits[i] : '0';
+	*out++ = '.';
+	for (int i = point; i < 0; i++)
+		*out++ = '0';
+	for (int i = point > 0 ? point : 0; i < cnt; i++)
+		*out++ = digits[i];
+	if (cnt <= point)
+		*out++ = '0';
+	*out = 0;
+	return buffer;
+}
 
 /* Rows of the text, unless --limit or --all say otherwise; JSON and CSV have all. */
 #define DEFAULT_LIMIT 15

@@ -15,7 +15,6 @@
 #include "user/report/io_rows.h"
 #include "user/report/print/shape.h"
 #include "user/report/print/text.h"
-#include "user/report/rows.h"
 #include "user/report/steps_report.h"
 
 #define DEFAULT_LIMIT 10

@@ -4,6 +4,7 @@
 #define STEPFLAME_USER_REPORT_SUMMARY_H
 
 #include "user/analysis/cause/slowdown.h"
+#include "user/analysis/live/trigger.h"
 #include "user/analysis/loader/workers.h"
 #include "user/report/steps_report.h"
 
@@ -89,5 +90,12 @@ int summary__json(struct job *job, const struct report_options *options, FILE *o
  * `share` of the time of all steps and the indexes of its `steps`. NULL: no memory.
  */
 json_t *summary__answer_json(const struct steps_view *view);
+
+/* ---- the words for what trigger.h sees ---- */
+
+#define SUMMARY_EVENT_BYTES 256 /* bytes */
+
+/* Writes "step 512 of process 7 took 1.2 s; the steps before it ...". Returns text. */
+const char *summary_text__event(const struct trigger_event *event, char text[SUMMARY_EVENT_BYTES]);
 
 #endif

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The words of the summary: what classes, causes and times are called there. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/model/processes.h"
 #include "user/report/summary.h"
 
 #define CAUSE_BYTES 128
@@ -172,4 +174,45 @@ int summary_text__place(struct job *job, const struct blame_group *group, char *
 		*place = group->place.outer.code ? place__text(job, &group->place)
 						 : hotspot__text(job, &group->hotspots[0]);
 	return placed && !*place ? -ENOMEM : 0;
+}
+
+/* ---- events ---- */
+
+const char *summary_text__event(const struct trigger_event *event, char text[SUMMARY_EVENT_BYTES])
+{
+	char took[32], median[32], longest[32], before[128] = "";
+	char *end;
+
+	summary_text__duration(event->duration_ns, took);
+	if (event->median_ns)
+		snprintf(before, sizeof(before), "; the steps before it took %s, and %s at most",
+			 summary_text__duration(event->median_ns, median),
+			 summary_text__duration(event->longest_ns, longest));
+	switch (event->kind) {
+	case TRIGGER_SLOW:
+		snprintf(text, SUMMARY_EVENT_BYTES, "step %" PRIu64 " of process %u took %s%s", event->step, event->pid,
+			 took, before);
+		break;
+	case TRIGGER_SLOWER:
+		snprintf(text, SUMMARY_EVENT_BYTES,
+			 "the steps of process %u take %s since step %" PRIu64 ", %.0f %% longer than before (%s)",
+			 event->pid, took, event->step, 100. * event->duration_ns / event->median_ns - 100, median);
+		break;
+	case TRIGGER_STRAGGLER:
+		snprintf(text, SUMMARY_EVENT_BYTES,
+			 "process %u holds up the other ranks of its job since step %" PRIu64
+			 ": its own work takes %s of a step, theirs %s",
+			 event->pid, event->step, took, median);
+		break;
+	case TRIGGER_STALL:
+		snprintf(text, SUMMARY_EVENT_BYTES, "process %u has ended no step for %s, since step %" PRIu64 "%s",
+			 event->pid, took, event->step, before);
+		break;
+	default:
+		end = processes__end_text(event->status);
+		snprintf(text, SUMMARY_EVENT_BYTES, "process %u ended after step %" PRIu64 ": %s", event->pid,
+			 event->step, end ?: "badly");
+		free(end);
+	}
+	return text;
 }

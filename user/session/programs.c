@@ -20,8 +20,8 @@
 #include "stepflame.skel.h"
 #include "user/lib/capabilities.h"
 #include "user/lib/clock.h"
+#include "user/lib/compare.h"
 #include "user/lib/percentile.h"
-#include "user/lib/restrictions.h"
 #include "user/proc/process.h"
 #include "user/session/source.h"
 
@@ -73,13 +73,6 @@ static int find_own_file(const struct mapping *map, void *ctx)
 	return 1;
 }
 
-static int compare_times(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static void do_nothing(void)
 {
 }
@@ -113,7 +106,7 @@ static uint64_t median_ns(void (*call)(void), void (*work)(void))
 		work();
 		ns[i] = clock__ns(CLOCK_MONOTONIC) - ns[i];
 	}
-	qsort(ns, CALLS, sizeof(*ns), compare_times);
+	qsort(ns, CALLS, sizeof(*ns), compare__u64);
 	return ns[percentile__index(CALLS, 50)];
 }
 

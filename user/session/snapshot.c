@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Emits the BPF maps as cumulative records: rows, counters, window and cost. In: the session's
- * maps. Out: its sink.
+ * Emits the BPF maps as cumulative records: rows, counters, window, and what the recording costs its
+ * targets and stepflame itself. In: the session's maps. Out: its sink.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

@@ -28,10 +28,8 @@
 #include <unistd.h>
 
 #include "user/lib/clock.h"
-#include "user/lib/library.h"
 #include "user/lib/log.h"
-#include "user/watch/rightless.h"
-#include "user/watch/secret_file.h"
+#include "user/watch/network.h"
 
 #define LISTENER_TOKEN_MIN 16   /* characters */
 #define HTTP_WAITING       1024 /* that the kernel keeps until they are accepted */

@@ -25,11 +25,9 @@
 
 #include "user/export/export.h"
 #include "user/lib/clock.h"
-#include "user/lib/library.h"
 #include "user/lib/log.h"
 #include "user/model/job.h"
-#include "user/watch/rightless.h"
-#include "user/watch/secret_file.h"
+#include "user/watch/network.h"
 
 #define SENDER_QUEUE_MAX 4096 /* profiles that wait */
 #define SENDER_FILES     64   /* that it may open */

@@ -26,7 +26,7 @@
 #include "user/lib/output.h"
 #include "user/proc/deputy.h"
 #include "user/recording/recording.h"
-#include "user/report/trigger_text.h"
+#include "user/report/summary.h"
 #include "user/watch/control.h"
 #include "user/watch/events.h"
 #include "user/watch/jobs.h"
@@ -243,11 +243,11 @@ static int keep_job(struct watch *watch, uint32_t pid, const char *name, const c
 static int keep_event(struct watch *watch, const struct trigger_event *event)
 {
 	struct watched_job *job = watched_jobs__of(&watch->jobs, event->pid);
-	char text[TRIGGER_TEXT], name[WATCHED_NAME], what[TRIGGER_TEXT + WATCHED_NAME + 8];
+	char text[SUMMARY_EVENT_BYTES], name[WATCHED_NAME], what[SUMMARY_EVENT_BYTES + WATCHED_NAME + 8];
 	bool wanted = is_wanted(watch, job, event->kind);
 
 	watched_jobs__name(&watch->jobs, event->pid, name);
-	snprintf(what, sizeof(what), "job %s: %s", name, trigger_text__event(event, text));
+	snprintf(what, sizeof(what), "job %s: %s", name, summary_text__event(event, text));
 	watch->metrics.events[event->kind][wanted]++;
 	if (!wanted) {
 		log__info("%s. Not kept: enough was, in the last time", what);

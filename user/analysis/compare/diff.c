@@ -19,7 +19,7 @@
 #include "user/analysis/gpu/gpu_ops.h"
 #include "user/analysis/gpu/gpu_time.h"
 #include "user/lib/compare.h"
-#include "user/lib/intern.h"
+#include "user/lib/map.h"
 #include "user/lib/percentile.h"
 #include "user/lib/saturating.h"
 #include "user/model/job.h"

@@ -7,7 +7,7 @@
 #ifndef STEPFLAME_USER_ANALYSIS_FLAME_PROFILE_H
 #define STEPFLAME_USER_ANALYSIS_FLAME_PROFILE_H
 
-#include "user/lib/intern.h"
+#include "user/lib/map.h"
 #include "user/model/job.h"
 #include "user/model/samples.h"
 #include "user/model/stacks.h"

@@ -8,10 +8,366 @@
 #include <sys/wait.h>
 
 #include "include/resource_records.h"
-#include "user/analysis/live/lag.h"
-#include "user/analysis/live/pace.h"
 #include "user/lib/array.h"
 #include "user/lib/percentile.h"
+
+/*
+ * ---- stragglers ----
+ *
+ * Sees, while a recording grows, that one rank of a job holds the others up. In: steps as they end, and which job a process is of. Ranks
+ * that wait for each other have steps of one length; what differs is their own work, the time outside of collectives, validation and
+ * checkpoints. Time is cut into blocks of LAG_NS in which each rank ends LAG_STEPS_MIN steps or more. A rank is a straggler when its own
+ * work per step is above the mean of the others' by the given percentage in LAG_BLOCKS blocks together, by half of that in each of them,
+ * and by half of that percentage of a whole step; and the others wait in collectives for half of the difference, or more.
+ */
+
+#define LAG_NS        4000000000ull
+#define LAG_BLOCKS    4
+#define LAG_STEPS_MIN 4
+
+/* All zeros: no process is known. */
+struct lag {
+	struct array members; /* struct lag_member */
+};
+
+struct lag_found {
+	uint32_t pid;
+	uint64_t since_ns, since_step; /* end of its first step in the blocks, and its index */
+	uint64_t own_ns, others_ns;    /* own work per step, and the mean of the others' */
+};
+
+struct block {
+	uint64_t steps, own_ns, comm_ns;
+	uint64_t first_ns, first_step; /* end of its first step, and the index of that */
+};
+
+struct lag_member {
+	uint32_t pid;
+	bool told;
+	bool trains; /* it has made a step: others, like a launcher, are of the job without being ranks */
+	char name[sizeof(((struct rec_job *)0)->name)], meets[sizeof(((struct rec_job *)0)->meets)];
+	uint64_t begin_ns; /* of this block, the same for all of a job; 0: it has made no step in it */
+	uint32_t block_cnt;
+	struct block now, blocks[LAG_BLOCKS]; /* each at its number modulo that */
+};
+
+static struct lag_member *find_member(const struct lag *lag, uint32_t pid)
+{
+	struct lag_member *all = lag->members.items;
+
+	for (size_t i = 0; i < lag->members.cnt; i++)
+		if (all[i].pid == pid)
+			return &all[i];
+	return NULL;
+}
+
+static bool are_of_one_job(const struct lag_member *a, const struct lag_member *b)
+{
+	return !memcmp(a->name, b->name, sizeof(a->name)) && !memcmp(a->meets, b->meets, sizeof(a->meets));
+}
+
+/* Who comes or goes changes what the others are compared with. */
+static void begin_again(struct lag *lag, const struct lag_member *of)
+{
+	struct lag_member *all = lag->members.items;
+
+	for (size_t i = 0; i < lag->members.cnt; i++) {
+		if (!are_of_one_job(&all[i], of))
+			continue;
+		all[i].now = (struct block){};
+		all[i].begin_ns = all[i].block_cnt = 0;
+	}
+}
+
+static void lag__end_process(struct lag *lag, uint32_t pid)
+{
+	struct lag_member *all = lag->members.items, *member = find_member(lag, pid), gone;
+
+	if (!member)
+		return;
+	gone = *member;
+	*member = all[--lag->members.cnt];
+	if (gone.trains)
+		begin_again(lag, &gone);
+}
+
+/* Takes which job the process is of. Processes of a job without a name are not compared. 0 or -ENOMEM. */
+static int lag__add_process(struct lag *lag, const struct rec_job *job)
+{
+	struct lag_member *member = find_member(lag, job->pid), new = {.pid = job->pid};
+
+	memcpy(new.name, job->name, sizeof(new.name));
+	memcpy(new.meets, job->meets, sizeof(new.meets));
+	if (member && are_of_one_job(member, &new))
+		return 0;
+	lag__end_process(lag, job->pid);
+	if (!new.name[0])
+		return 0;
+	member = array__add(&lag->members, sizeof(*member));
+	if (!member)
+		return -ENOMEM;
+	*member = new;
+	return 0;
+}
+
+/* ---- a block has ended ---- */
+
+/* What a rank does per step, and what the others do. */
+struct comparison {
+	double own_ns, comm_ns, others_own_ns, others_comm_ns;
+	size_t others;
+};
+
+static struct block sum_of(const struct lag_member *member, size_t from, size_t to)
+{
+	struct block sum = {};
+
+	for (size_t i = from; i < to; i++) {
+		const struct block *block = &member->blocks[i % LAG_BLOCKS];
+
+		sum.steps += block->steps;
+		sum.own_ns += block->own_ns;
+		sum.comm_ns += block->comm_ns;
+	}
+	return sum;
+}
+
+/* In some of its blocks. A process that is in no collective is one that nobody waits for. */
+static struct comparison compare_blocks(const struct lag *lag, const struct lag_member *member, size_t from, size_t to)
+{
+	const struct lag_member *all = lag->members.items;
+	struct block own = sum_of(member, from, to);
+	struct comparison result = {.own_ns = (double)own.own_ns / own.steps,
+				    .comm_ns = (double)own.comm_ns / own.steps};
+
+	for (size_t i = 0; i < lag->members.cnt; i++) {
+		struct block sum;
+
+		if (&all[i] == member || !are_of_one_job(&all[i], member) || all[i].block_cnt != member->block_cnt)
+			continue;
+		sum = sum_of(&all[i], from, to);
+		if (!sum.comm_ns || !sum.steps)
+			continue;
+		result.others_own_ns += (double)sum.own_ns / sum.steps;
+		result.others_comm_ns += (double)sum.comm_ns / sum.steps;
+		result.others++;
+	}
+	result.others_own_ns /= result.others ?: 1;
+	result.others_comm_ns /= result.others ?: 1;
+	return result;
+}
+
+static bool is_above(const struct comparison *compared, double percent)
+{
+	return compared->others && compared->own_ns * 100 > compared->others_own_ns * (100 + percent);
+}
+
+static bool is_straggler(const struct lag *lag, const struct lag_member *member, double percent,
+			 struct comparison *together)
+{
+	size_t to = member->block_cnt, from = to - LAG_BLOCKS;
+	double more_ns;
+
+	*together = compare_blocks(lag, member, from, to);
+	more_ns = together->own_ns - together->others_own_ns;
+	if (!together->comm_ns || !is_above(together, percent) ||
+	    more_ns * 200 < percent * (together->own_ns + together->comm_ns) ||
+	    (together->others_comm_ns - together->comm_ns) * 2 < more_ns)
+		return false;
+	for (size_t i = from; i < to; i++) {
+		const struct comparison one = compare_blocks(lag, member, i, i + 1);
+
+		if (!is_above(&one, percent / 2))
+			return false;
+	}
+	return true;
+}
+
+/* Has each rank of the job done enough for a block? */
+static bool is_block_over(const struct lag *lag, const struct lag_member *of, uint64_t now_ns)
+{
+	const struct lag_member *all = lag->members.items;
+
+	if (now_ns < of->begin_ns + LAG_NS)
+		return false;
+	for (size_t i = 0; i < lag->members.cnt; i++)
+		if (all[i].trains && are_of_one_job(&all[i], of) && all[i].now.steps < LAG_STEPS_MIN)
+			return false;
+	return true;
+}
+
+static void end_block(struct lag *lag, const struct lag_member *of, uint64_t now_ns)
+{
+	struct lag_member *all = lag->members.items;
+
+	for (size_t i = 0; i < lag->members.cnt; i++) {
+		if (!are_of_one_job(&all[i], of))
+			continue;
+		all[i].blocks[all[i].block_cnt++ % LAG_BLOCKS] = all[i].now;
+		all[i].now = (struct block){};
+		all[i].begin_ns = now_ns;
+	}
+}
+
+static bool find_lag(struct lag *lag, const struct lag_member *of, double percent, struct lag_found *found)
+{
+	struct lag_member *all = lag->members.items;
+	bool seen = false;
+
+	for (size_t i = 0; i < lag->members.cnt && of->block_cnt >= LAG_BLOCKS; i++) {
+		struct comparison together, last;
+
+		if (!are_of_one_job(&all[i], of))
+			continue;
+		last = compare_blocks(lag, &all[i], all[i].block_cnt - 1, all[i].block_cnt);
+		if (!is_above(&last, percent / 2))
+			all[i].told = false;
+		if (seen || all[i].told || !is_straggler(lag, &all[i], percent, &together))
+			continue;
+		seen = all[i].told = true;
+		*found = (struct lag_found){.pid = all[i].pid,
+					    .since_ns = all[i].blocks[all[i].block_cnt % LAG_BLOCKS].first_ns,
+					    .since_step = all[i].blocks[all[i].block_cnt % LAG_BLOCKS].first_step,
+					    .own_ns = together.own_ns,
+					    .others_ns = together.others_own_ns};
+	}
+	return seen;
+}
+
+/* Takes a step. True: it shows a straggler, which is told once, until it is one no longer. */
+static bool lag__add_step(struct lag *lag, const struct timed_step *step, uint32_t percent, struct lag_found *found)
+{
+	struct lag_member *member = find_member(lag, step->pid);
+	uint64_t besides_ns = step->besides_ns + step->comm_ns;
+
+	if (!member)
+		return false;
+	if (!member->trains) {
+		member->trains = true;
+		begin_again(lag, member);
+	}
+	if (!member->now.steps++) {
+		member->now.first_ns = step->end_ns;
+		member->now.first_step = step->index;
+	}
+	member->begin_ns = member->begin_ns ?: step->end_ns;
+	member->now.comm_ns += step->comm_ns;
+	member->now.own_ns += step->duration_ns > besides_ns ? step->duration_ns - besides_ns : 0;
+	if (!is_block_over(lag, member, step->end_ns))
+		return false;
+	end_block(lag, member, step->end_ns);
+	return find_lag(lag, member, percent, found);
+}
+
+static void lag__free(struct lag *lag)
+{
+	free(lag->members.items);
+	*lag = (struct lag){};
+}
+
+/*
+ * ---- pace ----
+ *
+ * Sees that the steps of a process have become longer for good. Its steps are taken in windows of PACE_NS and at least PACE_STEPS_MIN
+ * steps; what counts is a window's median. What is usual is the median of the last PACE_WINDOWS windows that were not longer. A process is
+ * slower once two windows in a row are longer than usual by the given percentage. It is told once, until a window is longer by less than
+ * half of that, or PACE_WINDOWS more have passed: then that is its pace, and what is usual is learnt anew.
+ */
+
+#define PACE_NS        10000000000ull
+#define PACE_STEPS_MIN 20
+#define PACE_WINDOWS   10
+
+#define PACE_SAMPLES   128 /* steps of a window that are kept, at most: every one, every second, every fourth, ... */
+
+/* All 0: nothing is known. */
+struct pace {
+	uint64_t samples[PACE_SAMPLES];
+	uint32_t cnt, stride, skipped; /* stride 0: the window has not begun */
+	uint64_t steps, begin_ns, first_step;
+	uint64_t medians[PACE_WINDOWS]; /* each at its window's number modulo that */
+	uint64_t windows;
+	struct pace_change {
+		uint64_t usual_ns, now_ns;     /* medians before and since */
+		uint64_t since_ns, since_step; /* where the first longer window began */
+	} change;                              /* usual_ns 0: it is not slower */
+	uint32_t longer;                       /* windows since then */
+};
+
+static uint64_t median(const uint64_t *values, size_t cnt)
+{
+	uint64_t sorted[PACE_SAMPLES > PACE_WINDOWS ? PACE_SAMPLES : PACE_WINDOWS];
+
+	return percentile__of(values, cnt, 50, sorted);
+}
+
+static void keep_step(struct pace *pace, uint64_t duration_ns)
+{
+	if (pace->skipped++ % pace->stride)
+		return;
+	if (pace->cnt == PACE_SAMPLES) {
+		pace->cnt = 0;
+		for (int i = 0; i < PACE_SAMPLES; i += 2)
+			pace->samples[pace->cnt++] = pace->samples[i];
+		pace->stride *= 2;
+		pace->skipped = 1;
+	}
+	pace->samples[pace->cnt++] = duration_ns;
+}
+
+/* Longer than usual by so many half percents? */
+static bool is_longer(const struct pace_change *change, uint32_t half_percents)
+{
+	return change->now_ns * 200 > change->usual_ns * (200 + half_percents);
+}
+
+/* A window has ended. True: the process is slower now. */
+static bool compare_windows(struct pace *pace, uint64_t window_ns, uint32_t percent)
+{
+	struct pace_change *change = &pace->change;
+
+	if (!change->usual_ns) {
+		if (pace->windows < PACE_WINDOWS)
+			return false;
+		*change = (struct pace_change){.usual_ns = median(pace->medians, PACE_WINDOWS),
+					       .since_ns = pace->begin_ns,
+					       .since_step = pace->first_step};
+		pace->longer = 0;
+	}
+	change->now_ns = window_ns;
+	pace->longer++;
+	if (!is_longer(change, pace->longer <= 2 ? 2 * percent : percent))
+		change->usual_ns = 0;
+	else if (pace->longer > 2 + PACE_WINDOWS)
+		change->usual_ns = pace->windows = 0;
+	return change->usual_ns && pace->longer == 2;
+}
+
+/* Takes a step: its number, when it ended and how long it took. True: with this step the process is slower, by `change`. */
+static bool pace__add(struct pace *pace, uint64_t step, uint64_t end_ns, uint64_t duration_ns, uint32_t percent)
+{
+	uint64_t window_ns;
+	bool slower;
+
+	if (!pace->stride) {
+		pace->stride = 1;
+		pace->cnt = pace->skipped = 0;
+		pace->steps = 0;
+		pace->first_step = step;
+		pace->begin_ns = end_ns > duration_ns ? end_ns - duration_ns : 0;
+	}
+	keep_step(pace, duration_ns);
+	if (++pace->steps < PACE_STEPS_MIN || end_ns < pace->begin_ns + PACE_NS)
+		return false;
+	window_ns = median(pace->samples, pace->cnt);
+	slower = compare_windows(pace, window_ns, percent);
+	if (!pace->change.usual_ns)
+		pace->medians[pace->windows++ % PACE_WINDOWS] = window_ns;
+	pace->stride = 0;
+	return slower;
+}
+
+/* ---- triggers ---- */
 
 #define STALL_STEPS 10
 
@@ -152,7 +508,7 @@ static int add_to_pace(struct trigger *trigger, struct watched *process, const s
 /* The step has ended: does it show a straggler, which may be another process? 0 or -ENOMEM. */
 static int add_to_lag(struct trigger *trigger, const struct timed_step *step)
 {
-	struct lag_found found;
+	struct lag_found found = {0};
 	const struct watched *process;
 
 	if (!trigger->options.on[TRIGGER_STRAGGLER] ||

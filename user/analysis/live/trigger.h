@@ -8,10 +8,10 @@
  * again and again, like a log in each fiftieth step, is no event. Time in validation and checkpoints
  * does not count.
  *
- * Slower: the steps have become longer for good (user/analysis/live/pace.h), by a given percentage or
+ * Slower: the steps have become longer for good (trigger.c), by a given percentage or
  * TRIGGER_SLOWER_PERCENT.
  *
- * A straggler: of the ranks of a job on this host, one holds the others up (user/analysis/live/lag.h), by a given percentage or
+ * A straggler: of the ranks of a job on this host, one holds the others up (trigger.c), by a given percentage or
  * TRIGGER_STRAGGLER_PERCENT of its own work.
  *
  * A stall: a process that has made steps ends none, and neither an action nor a label, for a given

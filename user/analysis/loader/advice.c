@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "user/lib/compare.h"
 #include "user/lib/percentile.h"
 #include "user/lib/saturating.h"
 
@@ -38,13 +39,6 @@ static double busy_share_on_cpu(const struct worker *worker)
 	return worker->seen_ns ? (double)busy / worker->seen_ns : 0;
 }
 
-static int compare_share(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 /* The median busy share of all workers except one. NAN: no memory, or no other worker. */
 static double median_of_others(const struct loader *loader, size_t but)
 {
@@ -55,7 +49,7 @@ static double median_of_others(const struct loader *loader, size_t but)
 		if (i != but && loader->workers[i].seen_ns)
 			shares[cnt++] = busy_share_on_cpu(&loader->workers[i]);
 	if (cnt) {
-		qsort(shares, cnt, sizeof(*shares), compare_share);
+		qsort(shares, cnt, sizeof(*shares), compare__double);
 		median = shares[percentile__index(cnt, 50)];
 	}
 	free(shares);

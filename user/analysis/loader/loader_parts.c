@@ -6,7 +6,7 @@
 
 #include "user/lib/compare.h"
 #include "user/lib/histograms.h"
-#include "user/lib/intern.h"
+#include "user/lib/map.h"
 #include "user/lib/saturating.h"
 #include "user/model/io.h"
 

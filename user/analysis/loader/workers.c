@@ -19,11 +19,11 @@
 #include "user/analysis/resources/cpu_limit.h"
 #include "user/lib/array.h"
 #include "user/lib/histograms.h"
-#include "user/lib/intern.h"
+#include "user/lib/map.h"
 #include "user/lib/saturating.h"
-#include "user/model/by_thread.h"
 #include "user/model/processes.h"
 #include "user/model/rests.h"
+#include "user/model/samples.h"
 #include "user/model/stacks.h"
 
 /* ---- where a process fetches batches ---- */

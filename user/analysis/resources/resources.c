@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "user/analysis/resources/machine.h"
+#include "user/lib/compare.h"
 #include "user/lib/percentile.h"
 #include "user/model/resources.h"
 
@@ -17,16 +18,9 @@
 #define THIRD      0.25 /* of the slope: least slope of each third of the time */
 #define LAST_THIRD 0.5  /* what has begun to level off is no steady growth */
 
-static int compare_readings(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 static double median_of(double *values, size_t cnt)
 {
-	qsort(values, cnt, sizeof(*values), compare_readings);
+	qsort(values, cnt, sizeof(*values), compare__double);
 	return values[percentile__index(cnt, 50)];
 }
 
@@ -60,7 +54,7 @@ static size_t make_slopes(const struct growth_point *points, size_t cnt, double 
 		for (size_t k = i + 1; k < cnt; k++)
 			if (points[k].s > points[i].s)
 				slopes[slope_cnt++] = (points[k].value - points[i].value) / (points[k].s - points[i].s);
-	qsort(slopes, slope_cnt, sizeof(*slopes), compare_readings);
+	qsort(slopes, slope_cnt, sizeof(*slopes), compare__double);
 	return slope_cnt;
 }
 

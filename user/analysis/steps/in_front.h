@@ -14,7 +14,7 @@
 #define STEPFLAME_USER_ANALYSIS_STEPS_IN_FRONT_H
 
 #include "user/analysis/steps/steps.h"
-#include "user/model/by_thread.h"
+#include "user/model/samples.h"
 
 struct in_front {
 	uint8_t *phases; /* enum phase by stack: of a sample in a plain loop's forward; NULL: all are forward */

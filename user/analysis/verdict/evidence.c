@@ -18,7 +18,7 @@
 #include "user/analysis/loader/workers.h"
 #include "user/analysis/place/place.h"
 #include "user/lib/histograms.h"
-#include "user/lib/intern.h"
+#include "user/lib/map.h"
 #include "user/lib/saturating.h"
 #include "user/lib/search.h"
 #include "user/model/processes.h"

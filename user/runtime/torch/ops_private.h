@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Shared by the files that find operators: ops.c, ops_code.c, ops_nodes.c, ops_boxed.c, and
- * their unit test.
+ * Shared by the files that find operators: ops.c, ops_code.c, and their unit tests.
  */
 #ifndef STEPFLAME_USER_RUNTIME_TORCH_OPS_PRIVATE_H
 #define STEPFLAME_USER_RUNTIME_TORCH_OPS_PRIVATE_H
@@ -23,8 +22,6 @@ struct op_code {
 };
 
 struct op_code op_code__at(const struct elf *elf, uint64_t vaddr, uint64_t size);
-/* The address that the 4 bytes at `at` encode, as the end of an instruction. */
-uint64_t op_code__target(const struct op_code *code, size_t at);
 /*
  * Finds the next byte from *at on that may begin a direct call, and the target that the call would
  * have. Returns false when there is none.
@@ -71,29 +68,11 @@ int ops_names__find(struct ops_names *names, const char *joined, size_t joined_l
 int ops_abi__args(const char *type, bool old_optional, struct op_arg arg[OP_ARGS_MAX], uint8_t *arg_cnt);
 
 /*
- * Finds Node::operator() in a file without a symbol for it: the one function that
- * evaluate_function, at vaddr, calls and that checks for callbacks of RecordFunction. 0 or -ENOENT.
- */
-int ops_nodes__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, struct function_range *out);
-
-/*
  * Calls fn for each copy of Dispatcher::callBoxed in a file that has no symbols for them; the
  * copies take the handle and the stack. Stops when fn returns nonzero, and returns that; or
  * -ENOMEM.
  */
 int ops_boxed__find(const struct elf *elf, int (*fn)(uint64_t vaddr, uint64_t size, void *ctx), void *ctx);
-
-/*
- * Bytes from a torch::autograd::Node to its sequence number, by the base classes of Node; 0 when
- * this file does not say.
- */
-uint16_t ops_nodes__sequence_nr(const struct elf *elf);
-
-/*
- * Fills node, node_cnt with the classes that derive from torch::autograd::Node. Their names are
- * allocated. 0 or -ENOMEM.
- */
-int ops_nodes__find(const struct elf *elf, struct torch_node **node, size_t *node_cnt);
 
 /*
  * Loads the cache of this file from dir. 0, or -ENOENT when there is no cache, or it cannot be

@@ -12,7 +12,7 @@
 
 #include "include/gpu_records.h"
 #include "include/gpu_ring.h"
-#include "user/lib/intern.h"
+#include "user/lib/map.h"
 
 struct session;
 struct target;

@@ -16,7 +16,6 @@
 #include "user/lib/log.h"
 #include "user/proc/getter.h"
 #include "user/runtime/torch/flops.h"
-#include "user/runtime/torch/tensor.h"
 #include "user/runtime/torch/torch.h"
 #include "user/session/sources/ops.h"
 
@@ -52,7 +51,7 @@ static int find_tensor_layout(struct session *s, const struct elf *elf)
 {
 	uint32_t offset;
 
-	if (tensor__sizes_offset(elf, &offset)) {
+	if (torch__sizes_offset(elf, &offset)) {
 		log__warn("report this version of torch",
 			  "the layout of its tensors was not found: shapes are missing");
 		return 0;

@@ -21,7 +21,6 @@
 #include "user/lib/map.h"
 #include "user/lib/names.h"
 #include "user/recording/spans.h"
-#include "user/runtime/torch/torch.h"
 #include "user/session/programs.h"
 
 /* ---- the torch.nn.Modules around an operator ---- */

@@ -174,7 +174,7 @@ static int find_installed(pid_t pid, const char *folder, char **names)
 	return *names ? 0 : -ENOMEM;
 }
 
-/* ---- which folders ---- */
+/* ---- the session ---- */
 
 #define LOOK_NS     200000000ull
 #define FOLDERS_MAX 128 /* of a session, */

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Samples: starts a timer on each CPU, which runs the BPF program, and completes the program's
- * records: the lines of a function, from its line table, and the names of native and kernel
- * addresses.
+ * records: the lines of a function, from its line table, the names of native and kernel addresses,
+ * and the stacks of waits that are in progress as the window opens or closes. In: the targets. Out:
+ * REC_SAMPLE, REC_CODE, REC_STACK.
  */
-#include "user/session/sources/samples.h"
-
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -18,15 +17,28 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "include/counters.h"
+#include "include/name_hash.h"
 #include "stepflame.skel.h"
-#include "user/lib/intern.h"
+#include "user/lib/capabilities.h"
 #include "user/lib/log.h"
-#include "user/lib/restrictions.h"
+#include "user/lib/map.h"
 #include "user/proc/symbols.h"
-#include "user/runtime/python/pylines.h"
+#include "user/proc/task.h"
+#include "user/runtime/python/pyframes.h"
+#include "user/runtime/python/pythread.h"
 #include "user/session/programs.h"
 #include "user/session/sources/awaited.h"
-#include "user/session/sources/waiting.h"
+
+/* Threads whose waits were in progress when somebody looked. */
+struct waiting {
+	struct waiting_thread {
+		pid_t pid, tid;
+		uint64_t stack;    /* REC_STACK id */
+		uint64_t until_ns; /* end of the part of the wait that is known so far */
+	} * threads;
+	size_t cnt;
+};
 
 #define EMITTED_SYMBOLS 1024      /* a power of two */
 #define CODES_KEPT      (1 << 20) /* a program may make up any number of functions */
@@ -64,6 +76,200 @@ static struct samples *state_of(const struct session *s)
 {
 	return session__state(s, SOURCE_SAMPLES);
 }
+
+/*
+ * Returns the flag that says whether the sink has the lines of function `code`; the caller sets it
+ * when it emits them. *again: the function was emitted before. NULL: out of memory. Valid until the
+ * next call.
+ */
+static bool *lines_emitted(struct session *s, uint64_t code, bool *again)
+{
+	uint32_t number = intern__find(&state_of(s)->codes, code);
+
+	/* Beyond the limit, each function counts as new: number 0. */
+	if (!number && intern__end(&state_of(s)->codes) <= CODES_KEPT &&
+	    intern__add(&state_of(s)->codes, code, &number))
+		return NULL;
+	if (!number && state_of(s)->lines_emitted.cnt) {
+		*again = *(bool *)state_of(s)->lines_emitted.items = false;
+		return state_of(s)->lines_emitted.items;
+	}
+	*again = number < state_of(s)->lines_emitted.cnt;
+	if (array__grow(&state_of(s)->lines_emitted, intern__end(&state_of(s)->codes), sizeof(bool)))
+		return NULL;
+	return (bool *)state_of(s)->lines_emitted.items + number;
+}
+
+/*
+ * ---- threads that wait when the window opens or closes ----
+ *
+ * BPF walks a stack when a wait begins or ends, so it has no stack of those: they are read from
+ * outside, as `stepflame dump` does.
+ */
+
+#define READING_NS 200000000 /* limit: stepflame does not drain the ring meanwhile */
+
+/*
+ * Emits a frame's function if the sink lacks it, and returns its id; 0: the function has no
+ * readable name, or memory ran out.
+ */
+static uint64_t emit_code(struct session *s, pid_t pid, const struct py_frame *frame)
+{
+	uint64_t file = session__name_id(frame->file), name = session__name_id(frame->name), id;
+	uint32_t line_cnt = frame->lines ? frame->lines->line_cnt : 0;
+	size_t lines_bytes = line_cnt * sizeof(struct code_line);
+	struct rec_code *rec;
+	bool *has_lines, again;
+
+	if (!frame->file[0] || !frame->name[0])
+		return 0;
+	id = name_hash__end(name_hash__add(name_hash__add(file, name), frame->first_line));
+	has_lines = lines_emitted(s, id, &again);
+	if (!has_lines || *has_lines)
+		return has_lines ? id : 0;
+	rec = calloc(1, sizeof(*rec) + lines_bytes);
+	if (!rec)
+		return 0;
+	*rec = (struct rec_code){.hdr = {.type = REC_CODE, .size = (uint32_t)(sizeof(*rec) + lines_bytes)},
+				 .id = id,
+				 .file = session__emit_name(s, frame->file),
+				 .name = session__emit_name(s, frame->name),
+				 .pid = (uint32_t)pid,
+				 .first_line = frame->first_line,
+				 .line_cnt = line_cnt};
+	if (line_cnt)
+		memcpy(rec->lines, frame->lines->lines, lines_bytes);
+	*has_lines = line_cnt != 0;
+	session__emit(s, &rec->hdr);
+	free(rec);
+	return id;
+}
+
+/*
+ * Emits a stack and returns its id, made as in bpf/pystack.h: the same stack has the same id. 0:
+ * part of the stack is unknown.
+ */
+static uint64_t emit_stack(struct session *s, pid_t pid, const struct py_stack *stack)
+{
+	uint32_t cnt = stack->frame_cnt < STACK_FRAMES_MAX ? stack->frame_cnt : STACK_FRAMES_MAX;
+	size_t bytes = sizeof(struct rec_stack) + cnt * sizeof(struct stack_frame);
+	uint64_t hash = name_hash__seed(0, 0);
+	struct rec_stack *rec = calloc(1, bytes);
+	uint32_t i = 0;
+
+	if (!rec)
+		return 0;
+	for (; i < cnt; i++) {
+		struct stack_frame *frame = &rec->frames[i];
+
+		frame->offset = stack->frames[i].offset;
+		frame->code = emit_code(s, pid, &stack->frames[i]);
+		if (!frame->code)
+			break;
+		hash = name_hash__add(name_hash__add(hash, frame->code), frame->offset);
+	}
+	rec->hdr = (struct rec_hdr){.type = REC_STACK, .size = (uint32_t)bytes};
+	rec->frame_cnt = cnt;
+	rec->cut = stack->cut || cnt < stack->frame_cnt;
+	rec->id = cnt && i == cnt ? name_hash__end(name_hash__add(hash, rec->cut ? CNT_STACK_CUT + 1 : 0)) : 0;
+	if (rec->id)
+		session__emit(s, &rec->hdr);
+	hash = rec->id;
+	free(rec);
+	return hash;
+}
+
+/* Reads the stack of a thread, and keeps it if the thread was waiting all the time. */
+static int read_waiting_thread(struct session *s, struct waiting *waiting, const struct target *t, pid_t tid,
+			       struct py_thread *states, int cnt)
+{
+	struct waiting_thread *more, seen = {.pid = t->process.pid, .tid = tid};
+	const struct python *python = &t->python;
+	struct py_thread *state;
+	uint64_t runs, runs_after;
+	struct py_stack stack;
+	pid_t nstid;
+	int err;
+
+	if (task__waits(seen.pid, tid, &nstid, &runs))
+		return 0;
+	state = py_thread__of(seen.pid, nstid, python->process.tss_offset, states, cnt);
+	if (!state)
+		return 0;
+	err = py_stack__read(seen.pid, &python->process, state->tstate, true, &stack);
+	seen.until_ns = session__now_ns();
+	if (!err && !stack.moving && !task__waits(seen.pid, tid, &nstid, &runs_after) && runs == runs_after)
+		seen.stack = emit_stack(s, seen.pid, &stack);
+	py_stack__release(&stack);
+	if (!seen.stack)
+		return 0;
+	for (size_t i = 0; i < waiting->cnt; i++) {
+		if (waiting->threads[i].pid == seen.pid && waiting->threads[i].tid == tid) {
+			waiting->threads[i] = seen;
+			return 0;
+		}
+	}
+	more = reallocarray(waiting->threads, waiting->cnt + 1, sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	waiting->threads = more;
+	more[waiting->cnt++] = seen;
+	return 0;
+}
+
+/*
+ * Reads the stacks of all waiting threads of the targets and hands them to the sink. Its time is
+ * limited: in a job with a thousand such threads it reads only some. 0 or -errno of the sink.
+ */
+static int waiting__read(struct session *s, struct waiting *waiting)
+{
+	uint64_t end_ns = session__now_ns() + READING_NS;
+	int err = 0;
+
+	for (size_t i = 0; i < s->target_cnt && !err; i++) {
+		const struct target *t = s->targets[i];
+		struct py_thread *states = NULL;
+		pid_t *tids = NULL;
+		int state_cnt = t->has_python ? py_thread__list_still(t->process.pid, &t->python, &states) : 0;
+		int cnt = state_cnt > 0 ? task__list(t->process.pid, &tids) : 0;
+
+		for (int k = 0; k < cnt && !err && session__now_ns() < end_ns; k++)
+			err = read_waiting_thread(s, waiting, t, tids[k], states, state_cnt);
+		free(states);
+		free(tids);
+	}
+	return err ?: s->sink_err;
+}
+
+static void waiting__free(struct waiting *waiting)
+{
+	free(waiting->threads);
+}
+
+/*
+ * The stack for a sample without one: 0, unless waiting__read saw the thread in that wait.
+ *
+ * A wait may arrive in parts (blocked and queued, or cut for a live view), each of which goes on
+ * where the one before ended. A later wait begins after that time, since the thread ran in between.
+ */
+static uint64_t waiting__stack(struct waiting *waiting, const struct rec_sample *sample)
+{
+	if (sample->kind != SAMPLE_WAIT || sample->waits != 1)
+		return 0;
+	for (size_t i = 0; i < waiting->cnt; i++) {
+		struct waiting_thread *thread = &waiting->threads[i];
+
+		if ((pid_t)sample->tid != thread->tid || (pid_t)sample->pid != thread->pid)
+			continue;
+		if (sample->time_ns < thread->until_ns || sample->time_ns - sample->weight_ns > thread->until_ns)
+			return 0;
+		thread->until_ns = sample->time_ns;
+		return thread->stack;
+	}
+	return 0;
+}
+
+/* ---- the session ---- */
 
 static int timer__open(int cpu, uint64_t period_ns)
 {
@@ -275,24 +481,6 @@ static const struct py_layout *python_layout_of(struct session *s, pid_t pid)
 	return &t->python.process.layout;
 }
 
-bool *samples__lines_emitted(struct session *s, uint64_t code, bool *again)
-{
-	uint32_t number = intern__find(&state_of(s)->codes, code);
-
-	/* Beyond the limit, each function counts as new: number 0. */
-	if (!number && intern__end(&state_of(s)->codes) <= CODES_KEPT &&
-	    intern__add(&state_of(s)->codes, code, &number))
-		return NULL;
-	if (!number && state_of(s)->lines_emitted.cnt) {
-		*again = *(bool *)state_of(s)->lines_emitted.items = false;
-		return state_of(s)->lines_emitted.items;
-	}
-	*again = number < state_of(s)->lines_emitted.cnt;
-	if (array__grow(&state_of(s)->lines_emitted, intern__end(&state_of(s)->codes), sizeof(bool)))
-		return NULL;
-	return (bool *)state_of(s)->lines_emitted.items + number;
-}
-
 /*
  * Each process emits its functions, though most other processes have the same ones. The line tables
  * of a process that has ended cannot be read.
@@ -305,7 +493,7 @@ static bool on_code(struct session *s, const struct rec_hdr *record)
 	bool *has_lines, again;
 	int err;
 
-	has_lines = samples__lines_emitted(s, rec->id, &again);
+	has_lines = lines_emitted(s, rec->id, &again);
 	if (!has_lines || *has_lines)
 		return true;
 	err = layout ? py_lines__complete(layout, rec, &complete) : -ESRCH;

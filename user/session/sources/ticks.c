@@ -7,6 +7,7 @@
 
 #include "include/resource_records.h"
 #include "stepflame.skel.h"
+#include "user/lib/compare.h"
 #include "user/lib/percentile.h"
 #include "user/session/sources/landmarks.h"
 #include "user/session/state.h"
@@ -89,16 +90,9 @@ void overhead__tick(struct overhead *overhead, uint64_t time_ns, uint32_t step_t
 	overhead->ticks = 0;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return COMPARE(*x, *y);
-}
-
 static double median(double *values, size_t cnt)
 {
-	qsort(values, cnt, sizeof(*values), compare_doubles);
+	qsort(values, cnt, sizeof(*values), compare__double);
 	return (values[(cnt - 1) / 2] + values[cnt / 2]) / 2;
 }
 
@@ -139,7 +133,7 @@ double overhead__factor(const struct overhead *overhead)
 	return fmin(fmax(factor, 1), FACTOR_MAX);
 }
 
-/* ---- ticks ---- */
+/* ---- the source ---- */
 
 #define STEP_TICKS_MAX 64
 #define STEPS_MIN      8   /* of which it is known how many ticks they have, before it is said of others */
