@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Line tables of CPython 3.8 to 3.15: the first byte is the version, the next two the room, the rest a table. */
 #include "tests/fuzz/fuzz.h"
-#include "user/runtime/python/pyframes.c"
+#include "user/runtime/python/pylines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (uint32_t i = 0; i < cnt; i++) {
 		FUZZ_CHECK(lines[i].line >= 0);
 		FUZZ_CHECK(!i || (lines[i].offset > lines[i - 1].offset && lines[i].line != lines[i - 1].line));
-		line_at(lines, cnt, 1, lines[i].offset);
+		py_lines__at(lines, cnt, 1, lines[i].offset);
 	}
 	free(lines);
 	return 0;

@@ -13,6 +13,7 @@
 #include "user/runtime/python/pyexact.h"
 #include "user/runtime/python/pyframes.h"
 #include "user/runtime/python/pylayout.h"
+#include "user/runtime/python/pylines.h"
 #include "user/runtime/python/pyobject.h"
 #include "user/runtime/python/pythread.h"
 

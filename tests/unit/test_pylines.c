@@ -12,7 +12,7 @@
 
 #include "tests/children.h"
 #include "tests/pythons.h"
-#include "user/runtime/python/pyframes.c"
+#include "user/runtime/python/pylines.h"
 
 /* ---- by hand ---- */
 
@@ -50,12 +50,12 @@ static void test_at(void **state)
 {
 	const struct code_line lines[] = {{0, 7}, {4, 0}, {6, 9}};
 
-	assert_int_equal(line_at(lines, 3, 5, -1), 5);
-	assert_int_equal(line_at(lines, 3, 5, 0), 7);
-	assert_int_equal(line_at(lines, 3, 5, 3), 7);
-	assert_int_equal(line_at(lines, 3, 5, 4), 0);
-	assert_int_equal(line_at(lines, 3, 5, 600), 9);
-	assert_int_equal(line_at(lines, 0, 5, 0), 0);
+	assert_int_equal(py_lines__at(lines, 3, 5, -1), 5);
+	assert_int_equal(py_lines__at(lines, 3, 5, 0), 7);
+	assert_int_equal(py_lines__at(lines, 3, 5, 3), 7);
+	assert_int_equal(py_lines__at(lines, 3, 5, 4), 0);
+	assert_int_equal(py_lines__at(lines, 3, 5, 600), 9);
+	assert_int_equal(py_lines__at(lines, 0, 5, 0), 0);
 }
 
 static void test_random(void **state)
@@ -177,8 +177,8 @@ static void expect_code(pid_t pid, const struct py_layout *layout, char *text)
 	assert_int_equal(record->hdr.size, sizeof(*record) + cnt * sizeof(*lines));
 	assert_memory_equal(record->lines, lines, cnt * sizeof(*lines));
 	for (int64_t offset = 0; (one = strtok(NULL, ",\n")); offset += 2) {
-		assert_int_equal(line_at(lines, cnt, code.first_line, offset), atoi(one));
-		assert_int_equal(line_at(lines, cnt, code.first_line, offset + 1), atoi(one));
+		assert_int_equal(py_lines__at(lines, cnt, code.first_line, offset), atoi(one));
+		assert_int_equal(py_lines__at(lines, cnt, code.first_line, offset + 1), atoi(one));
 	}
 	free(record);
 	free(lines);

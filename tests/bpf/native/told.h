@@ -9,7 +9,7 @@
 #include "tests/bpf/native/seen.h"
 
 #include "tests/bpf/native/random.h"
-#include "user/runtime/python/pyframes.h"
+#include "user/runtime/python/pylines.h"
 
 #define TOLD_THREADS    11
 #define TOLD_FRAMES_MAX 1024

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Reads the Python stack of a thread in a process that runs on, and the lines of its functions. */
+/* Reads the Python stack of a thread in a process that runs on. */
 #ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYFRAMES_H
 #define STEPFLAME_USER_RUNTIME_PYTHON_PYFRAMES_H
 
@@ -70,28 +70,5 @@ struct py_stack {
  */
 int py_stack__read(pid_t pid, const struct py_process *py, uint64_t tstate, bool lines, struct py_stack *out);
 void py_stack__release(struct py_stack *stack);
-
-/* ---- the lines of a function: of the line table of its code object ---- */
-
-#define PY_LINES_MAX      4096
-#define PY_LINE_TABLE_MAX (256u << 10) /* bytes; an unusual table of 3.10 takes 49 a line */
-
-/*
- * Decodes the line table of a CPython 3.`minor` (8 to 15; CPython Objects/lnotab_notes.txt,
- * Objects/locations.md) into `lines` (room for `max`, at least 2): offsets in bytes of code,
- * ascending from 0; neighbours have different lines; line 0: no line. From 3.10 the last entry is
- * the end of the code. Whatever does not fit, or makes no sense, also gets line 0. The table may be
- * any bytes; nothing outside it is read. Returns the count.
- */
-uint32_t py_lines__decode(int minor, const uint8_t *table, size_t size, uint32_t first_line, struct code_line *lines,
-			  uint32_t max);
-
-/*
- * Turns a record from BPF into the one that goes into files, malloc'ed into *out, with its lines:
- * from the line table that follows the record, or from the process while that lives. 0; -ENOENT
- * when the record has no line table; -EINVAL when the table does not fit, or its address holds no
- * bytes object (any more); or -errno.
- */
-int py_lines__complete(const struct py_layout *layout, const struct rec_code *code, struct rec_code **out);
 
 #endif

@@ -26,6 +26,7 @@
 #include "user/proc/symbols.h"
 #include "user/proc/task.h"
 #include "user/runtime/python/pyframes.h"
+#include "user/runtime/python/pylines.h"
 #include "user/runtime/python/pythread.h"
 #include "user/session/programs.h"
 #include "user/session/sources/awaited.h"
