@@ -205,7 +205,7 @@ static void rest(struct session *s, struct budget_group *group)
 		if (is_in(s->targets[i], group))
 			begin_rest(s, group, s->targets[i], now);
 	SOURCES_CALL(rest, s);
-	ring_buffer__consume(s->ring); /* what came before comes first */
+	session__read_ring(s); /* what came before comes first */
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (is_in(s->targets[i], group))
 			emit_rest(s, s->targets[i]);
@@ -230,7 +230,7 @@ static void end_rest(struct session *s, struct target *t)
 
 static void wake(struct session *s, struct budget_group *group)
 {
-	ring_buffer__consume(s->ring); /* ticks of the rest */
+	session__read_ring(s); /* ticks of the rest */
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (is_in(s->targets[i], group) && s->targets[i]->rest.rests)
 			end_rest(s, s->targets[i]);

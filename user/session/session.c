@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -71,7 +72,8 @@ static int on_record(void *ctx, void *data, size_t size)
 	handler = record->type < REC__COUNT ? s->handlers[record->type] : NULL;
 	if (!handler || size < handler->bytes || !handler->handle(s, record))
 		session__emit(s, record);
-	return 0; /* drain the ring even when the sink has failed */
+	/* Goes on when the sink has failed. An error ends the round, and libbpf has consumed this record. */
+	return ring__consumer_pos(ring_buffer__ring(s->ring, 0)) >= s->read_to ? -EAGAIN : 0;
 }
 
 static const char *const fixed_names[NAME__COUNT] = {
@@ -436,10 +438,15 @@ int session__open(struct session *s)
 	return s->sink_err;
 }
 
-static void consume_ring(struct session *s)
+/*
+ * Not until the ring is empty: where new processes come faster than the session looks at them, it
+ * never is.
+ */
+void session__read_ring(struct session *s)
 {
 	uint64_t now = session__now_ns();
 
+	s->read_to = ring__producer_pos(ring_buffer__ring(s->ring, 0));
 	ring_buffer__consume(s->ring);
 	s->consumed_ns = now;
 }
@@ -457,10 +464,11 @@ static void check_guardian(struct session *s)
 
 int session__poll(struct session *s, int timeout_ms)
 {
+	struct epoll_event event;
 	uint64_t now;
 
-	ring_buffer__poll(s->ring, targets__timeout_ms(s, timeout_ms));
-	consume_ring(s);
+	epoll_wait(ring_buffer__epoll_fd(s->ring), &event, 1, targets__timeout_ms(s, timeout_ms));
+	session__read_ring(s);
 	targets__tend(s);
 	SOURCES_CALL(tend, s);
 	budget__tend(s);
@@ -484,10 +492,10 @@ int session__snapshot(struct session *s)
 	int err;
 
 	SOURCES_CALL(cut, s);
-	consume_ring(s);
+	session__read_ring(s);
 	s->next_snapshot_ns = session__now_ns() + snapshot_interval_ns(s);
 	err = snapshot__emit(s);
-	consume_ring(s); /* names and stacks of rows that were new when the rows were read */
+	session__read_ring(s); /* names and stacks of rows that were new when the rows were read */
 	return err ?: s->sink_err;
 }
 
@@ -506,7 +514,7 @@ int session__finish(struct session *s)
 	uint64_t start = session__now_ns();
 	int err;
 
-	consume_ring(s);
+	session__read_ring(s);
 	SOURCES_CALL(close, s);
 	s->window_end_ns = session__now_ns();
 	for (size_t i = 0; i < s->target_cnt; i++) {
@@ -523,7 +531,7 @@ int session__finish(struct session *s)
 	err = SOURCES_TRY(finish, s);
 	detach_all(s);
 	s->detach_ns = session__now_ns() - start;
-	ring_buffer__consume(s->ring);
+	session__read_ring(s);
 	SOURCES_CALL(drained, s);
 	return snapshot__emit(s) ?: err;
 }

@@ -289,6 +289,6 @@ int snapshot__emit(struct session *s)
 	 * If this is the recording's last snapshot, it must include what BPF has emitted so far:
 	 * names of rows, steps.
 	 */
-	ring_buffer__consume(s->ring);
+	session__read_ring(s);
 	return err ?: session__emit(s, NULL);
 }

@@ -138,6 +138,7 @@ struct session {
 	int sink_err;
 	struct stepflame_bpf *skel;
 	struct ring_buffer *ring;
+	unsigned long read_to; /* the position in the ring where session__read_ring ends */
 	struct selftest selftest;
 	struct guardian *guardian; /* attaches and detaches the targets' probes */
 	bool guardian_gone;        /* it was killed, and a note says so */
@@ -189,6 +190,10 @@ static inline bool target__is_python(const struct target *t, const struct mapped
 }
 
 void target__clear_state(struct target *t, enum source_id id);
+
+/* session.c */
+/* Reads what BPF has sent up to now. Not from a handler of a record. */
+void session__read_ring(struct session *s);
 
 /* emit.c */
 uint64_t session__now_ns(void);

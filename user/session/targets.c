@@ -719,7 +719,7 @@ static uint64_t look_delay(const struct target *t)
 /* The process is gone, maybe since the ring was read: what it did before comes first. */
 static void end_gone_target(struct session *s, struct target *t)
 {
-	ring_buffer__consume(s->ring);
+	session__read_ring(s);
 	if (!t->gone)
 		end_target(s, t);
 }

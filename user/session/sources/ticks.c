@@ -311,7 +311,7 @@ static void tend(struct session *s)
 		    now - t->rest.from_ns < TICKS_NS ||
 		    s->selftest.hit_ns <= TICKS_PART * s->options.budget * ticks->usual_ns)
 			continue;
-		ring_buffer__consume(s->ring);
+		session__read_ring(s);
 		target__detach_set(s, t, SOURCE_TICKS, 0, 0, 0);
 		ticks->left_alone = ticks->missed = true;
 	}
