@@ -433,9 +433,9 @@ CASES += [
 MORE_WORKERS = "more DataLoader workers"
 
 
-def behind(*places, **more):
+def behind(*places):
     """All steps wait for something behind the model: no data."""
-    return Expect(frozenset({"unclear", "thread-bound", "extra-work"}), place=frozenset(places), never="data", no_advice="batch", **more)
+    return Expect(frozenset({"unclear", "thread-bound", "extra-work"}), place=frozenset(places), never="data", no_advice="batch")
 
 
 # What people report in public: README.md has them in a table.

@@ -198,9 +198,7 @@ static int say_copied(const struct steps_view *view, const struct resource_use *
 		snprintf(text, STEPS_TROUBLE_BYTES,
 			 "%s copy pages that they share with their process (copy on write): %s (+-%.0f %%) of memory, "
 			 "which their resident memory does not show; of arrays (numpy, torch, Arrow) they copy none, "
-			 "as they "
-			 "do of "
-			 "lists of objects",
+			 "as they do of lists of objects",
 			 copied.workers ? "workers" : "child processes", rate_text, 100 * copied.error);
 	else
 		snprintf(text, STEPS_TROUBLE_BYTES,
