@@ -402,15 +402,9 @@ static void test_ended(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_own),
-		cmocka_unit_test(test_libc),
-		cmocka_unit_test(test_nm),
-		cmocka_unit_test(test_library),
-		cmocka_unit_test(test_odd_files),
-		cmocka_unit_test(test_jit),
-		cmocka_unit_test(test_garbage),
-		cmocka_unit_test(test_ended),
-		cmocka_unit_test(test_large_library),
+		cmocka_unit_test(test_own),     cmocka_unit_test(test_libc),      cmocka_unit_test(test_nm),
+		cmocka_unit_test(test_library), cmocka_unit_test(test_odd_files), cmocka_unit_test(test_jit),
+		cmocka_unit_test(test_garbage), cmocka_unit_test(test_ended),     cmocka_unit_test(test_large_library),
 	};
 
 	return cmocka_run_group_tests(tests, build, clean);
