@@ -289,6 +289,7 @@ bench: setup
 		&& $$python tools/bench_samples.py --stepflame $(BUILD)/stepflame \
 		&& $$python tools/bench_io.py --stepflame $(BUILD)/stepflame \
 		&& $$python tools/bench_beside.py --stepflame $(BUILD)/stepflame \
+		&& $$python tools/bench_own.py --stepflame $(BUILD)/stepflame \
 		&& $$python tools/bench_gpu.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites --doubles $(GPU) --library $(BUILD)/libstepflame-inject.so \
 		&& $$python tools/bench_reports.py --stepflame $(BUILD)/stepflame
 
