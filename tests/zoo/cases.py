@@ -172,6 +172,10 @@ REPORTS = {
         "validates_often workers_of_many_threads prints_to_slow_reader prints_to_file uploads_each_step saves_in_thread logs_norms collects_each_step"
     ).split()
 } | {"tokenizes_in_collate": "tokenizers", "scores_by_sklearn": "sklearn"}
+DAILY = (
+    "reads_small_files streams_archive accumulates_checkpointed keeps_outputs commits_each_step prefetches_loader loads_by_workers parses_in_thread "
+    "validates_by_new_workers caches_in_workers spins_for_answer nests_loaders concatenates_history"
+)
 LIBRARIES = {
     "stateful_loader": "torchdata",
     "stateful_loader_alone": "torchdata",
@@ -201,6 +205,7 @@ PROGRAMS.update(kinds_of("loop_", "kinds.py", KINDS.split()))
 PROGRAMS.update(kinds_of("machine_", "machine.py", MACHINE.split()))
 PROGRAMS.update(kinds_of("library_", "libraries.py", LIBRARIES, LIBRARIES))
 PROGRAMS.update(kinds_of("packaged_", "packaged.py", PACKAGED, PACKAGED))
+PROGRAMS.update(kinds_of("daily_", "daily.py", DAILY.split()))
 PROGRAMS.update(kinds_of("report_", "reports.py", REPORTS, REPORTS))
 PROGRAMS["ddp_crowded"] = Program(("ranks.py", "--threads"), ranks=2, about="DDP over gloo, two ranks with as many threads each as there are CPUs")
 
@@ -464,4 +469,39 @@ CASES += [
     Case("report_saves_in_thread", Expect(frozenset({"lock-bound", "Python-bound", "extra-work"}), slow("gil", None))),
     Case("report_logs_norms", Expect(COMPUTES)),
     Case("report_collects_each_step", Expect(PYTHON, advice="gc.freeze")),
+]
+
+# What engineers meet each day: README.md has them in a table.
+CASES += [
+    # the disk is slow for all workers together: no number of them changes that
+    Case("daily_reads_small_files", fetched("SmallFiles.read_image", no_advice=MORE_WORKERS + ": with"), "disk", tolerated=WORKED_ON),
+    Case("daily_streams_archive", fetched("Shards.rows_of_shard", "Shards.__iter__"), tolerated=WORKED_ON),
+    Case("daily_accumulates_checkpointed", Expect(COMPUTES)),
+    Case("daily_keeps_outputs", Expect(COMPUTES, prints="grows by")),
+    Case(
+        "daily_commits_each_step",
+        Expect(frozenset({"checkpoint"}), place=frozenset({"commits_each_step.<locals>.log_metric"}), never="data", no_advice="num_workers"),
+        tolerated=frozenset({"fsync", "disk_write"}),
+    ),
+    Case("daily_prefetches_loader", fetched("Slow.decode_row", advice=MORE_WORKERS, no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case(
+        "daily_loads_by_workers",
+        Expect(frozenset({"CPU-starved", "input-bound"}), no_advice=MORE_WORKERS + ": with", prints="limits of the cgroup"),
+        "quota",
+        tolerated=WORKED_ON,
+    ),
+    Case("daily_loads_by_workers", fetched("parse", "Worked.decode_row"), tolerated=WORKED_ON),
+    Case("daily_parses_in_thread", Expect(frozenset({"lock-bound"}), told="index_documents", never="locks"), tolerated=WORKED_ON | {"gil"}),
+    Case(
+        "daily_validates_by_new_workers",
+        Expect(
+            EVALUATES | {"input-bound"},
+            slow("validation extra_work op python data_wait child_wait poll", "validates_by_new_workers.<locals>.evaluate_model", 40),
+            advice="persistent_workers=True",
+        ),
+    ),
+    Case("daily_caches_in_workers", fetched("Cached.keep_on_disk", "Cached.decode_row", no_advice=SET_WORKERS), tolerated=WORKED_ON | {"fsync"}),
+    Case("daily_spins_for_answer", Expect(PYTHON, place=frozenset({"spins_for_answer.<locals>.await_answer"}))),
+    Case("daily_nests_loaders", fetched("Slow.decode_row", no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case("daily_concatenates_history", Expect(COMPUTES | {"extra-work"})),
 ]
