@@ -125,6 +125,7 @@ static __always_inline void pass__emit(struct thread *t, const struct proc *proc
 	if (sample_period_ns)
 		interval__send(SPAN_VALIDATION, derived->name, derived->start_ns, t->now_ns,
 			       DEPTH_AND_STEP(pass->depth, proc->steps.cnt));
+	t->data_seen = pass->data_seen; /* an evaluation's batches are for no optimizer */
 	/* No forward began in the pass. */
 	t->gap_ns = 0;
 	phase__mark(t);
@@ -148,6 +149,7 @@ static __always_inline void pass__fetch(struct thread *t, const struct proc *pro
 	pass->start_ns = t->now_ns;
 	pass->child_ns = 0;
 	pass->depth = t->depth;
+	pass->data_seen = t->data_seen;
 	phase__keep(t, pass->before_ns);
 }
 
@@ -156,6 +158,7 @@ static __always_inline void pass__fetched(struct thread *t, const struct proc *p
 {
 	struct pass *pass = &t->pass;
 
+	pass->empty = 0;
 	if (t->phase != PHASE_OTHER || proc->landmarks.profile_code)
 		return;
 	pass->empty = fetch__raised(t, proc);
