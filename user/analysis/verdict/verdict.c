@@ -444,6 +444,8 @@ static void say_parts(struct judge *j, const struct verdict_rule *rule)
 	if (rule->class == VERDICT_UNCLEAR && verdict__passed_share(j) >= MOST_OF_RULE)
 		say_why(j, "%.0f %% of the time of a step waits for other threads or processes, while these wait: %s",
 			100 * j->share, sample_cause__name(cause));
+	else if (rule->class == VERDICT_LOCK && cause == CAUSE_GIL && of_rule >= NEARLY_ALL)
+		say_why(j, "%.0f %% of the time of a step waits for the GIL (Python's lock)", 100 * j->share);
 	/* Only what the rule's own text does not say. */
 	else if (!j->track->thread || (rule->phase == NONE && of_rule >= 0.99 && (int)cause == rule->causes[0]))
 		say_why(j, "%.0f %% of the time of a step %s", 100 * j->share, rule->what);
@@ -539,6 +541,23 @@ static void advise_workers(struct judge *j)
 			j, next,
 			"less work for each item: more DataLoader workers would find no free CPU; stepflame report "
 			"--io says what the workers do");
+	else if (loader && loader->advice == LOADER_KEEPS_UP && loader->handover_ns > loader->wait_ns)
+		verdict__say(
+			j, next,
+			"larger batches, fewer tensors in each, or no workers if items take little: the workers keep "
+			"up, and the time goes into handing over batches that are there");
+	else if (loader && loader->advice == LOADER_THREADS)
+		verdict__say(j, next,
+			     "torch.set_num_threads(1), or OMP_NUM_THREADS=1, in its DataLoader workers: each has %u "
+			     "threads "
+			     "that compute, for %u CPU%s, and they take the CPUs from each other",
+			     loader->threads, loader->cpus, loader->cpus == 1 ? "" : "s");
+	else if (loader && loader->advice == LOADER_STORAGE)
+		verdict__say(
+			j, next,
+			"stepflame report --io says for which files its workers wait: faster storage, larger files "
+			"that "
+			"are read in order, or a cache in memory; more workers help only if the disk has more to give");
 	else if (loader && loader->advice == LOADER_MORE)
 		verdict__say(
 			j, next,
@@ -877,6 +896,8 @@ static void judge_steps(struct judge *j)
 	if (j->cpus.holder == CPU_HELD_ITSELF)
 		j->verdict->share = 0;
 	verdict__give_evidence(j);
+	if (j->holder)
+		say_why(j, "%s", j->holder);
 	if (is_won_beside(j))
 		j->verdict->share =
 			fmin(j->verdict->share, 1 - j->share - share_of_cause(&j->blame->all, CAUSE_RUN_QUEUE));
@@ -935,6 +956,7 @@ int verdict__new(struct job *job, const struct steps *steps, const struct step_t
 		judge_straggler(&j);
 	else
 		judge_steps(&j);
+	free(j.holder);
 	if (j.err)
 		verdict__release(verdict);
 	return j.err;
