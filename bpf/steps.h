@@ -218,11 +218,8 @@ __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pi
  */
 static __always_inline void step__fetched(struct thread *t, struct proc *proc)
 {
-	if (t->pass.empty) {
-		if (!t->pass.trains) /* those that it has fetched so far were for something else */
-			t->data_seen = 0;
+	if (t->pass.empty)
 		return;
-	}
 	t->data_seen = DATA_EVER | DATA_FOR_OPTIMIZER | DATA_FOR_BACKWARD;
 	if (t->pass.trains)
 		return;

@@ -45,3 +45,25 @@ def test_parts(tmp_path, name):
     for words in (["--steps"], []):
         text = " ".join(helpers.report_text(file, *words).split())
         assert ("no jitted function is called once a step for sure" in text) == (not known), text
+
+
+@pytest.mark.parametrize("every, share", [(4, 15 / 31), (2, 9 / 23), (1, 8 / 19)])
+def test_compiles_with_their_tracing(tmp_path, every, share):
+    """
+    A step that compiles takes 16 ms, of which XLA has 8, the one behind it 7, others 4: Python's tracing and the first run are won, too,
+    where there are such others.
+    """
+    other, jit, compiles = 0, 8, 9
+    records = [rec.host(), rec.target(PID), rec.name(1, "jit train_step"), rec.agg(PID, rec.JIT, 1, 201, 800 * MS)]
+    at = START
+    for i in range(201):
+        compiled, behind = i % every == 0, (i - 1) % every == 0
+        ns = {other: 5 * MS if behind else 2 * MS, jit: 6 * MS if compiled else 2 * MS, compiles: 8 * MS if compiled else 0}
+        at += sum(ns.values())
+        records.append(rec.boundary(PID, PID, i + 1, at, [ns.get(phase, 0) for phase in range(12)], JIT_RULE))
+        records.append(rec.sample(PID, PID, rec.CPU, at, MS))
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording([rec.window(START, at, 201, JIT_RULE), *records]))
+    found = helpers.report(file, "--steps")["verdict"]
+    assert found["class"] == "compile-bound"
+    assert found["share"] == pytest.approx(share, abs=0.01), found

@@ -75,6 +75,8 @@ double verdict__passed_share(struct judge *j);
 bool verdict__say_threads(struct judge *j);
 /* Whether a step, an index into the track's, is one of the group's slow steps. */
 bool verdict__is_of_group(const struct judge *j, const struct blame_group *group, long step);
+/* Corrects the share that could be won, once the evidence is there. */
+void verdict__find_gain(struct judge *j);
 /* Adds the place and the evidence. */
 void verdict__give_evidence(struct judge *j);
 /* Whether the slow steps of a group start DataLoader workers, or wait for their ends. */

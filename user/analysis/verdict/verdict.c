@@ -859,16 +859,6 @@ static size_t count_worker_processes(const struct job *job, uint32_t pid)
 	return workers;
 }
 
-/*
- * Whether what the steps wait for takes its time still, beside what they do themselves, if they wait for it later: then
- * no more is won than that.
- */
-static bool is_won_beside(const struct judge *j)
-{
-	return j->rule && (j->thread == AWAITED_LATE || j->rule->causes[0] == CAUSE_GPU_SYNC ||
-			   j->rule->causes[0] == CAUSE_XLA_WAIT);
-}
-
 static void judge_steps(struct judge *j)
 {
 	if (j->track->step_cnt < SLOW_MIN_CNT) {
@@ -892,15 +882,10 @@ static void judge_steps(struct judge *j)
 	if (j->verdict->class == VERDICT_STARVED)
 		say_who_has_the_cpus(j);
 	set_named(j);
-	/* Threads that take each other's CPUs also wait for each other: more can be won. */
-	if (j->cpus.holder == CPU_HELD_ITSELF)
-		j->verdict->share = 0;
 	verdict__give_evidence(j);
 	if (j->holder)
 		say_why(j, "%s", j->holder);
-	if (is_won_beside(j))
-		j->verdict->share =
-			fmin(j->verdict->share, 1 - j->share - share_of_cause(&j->blame->all, CAUSE_RUN_QUEUE));
+	verdict__find_gain(j);
 	if (j->thread && j->rule && j->rule->causes[0] == CAUSE_PIPE && j->verdict->class == VERDICT_UNCLEAR)
 		j->verdict->class = VERDICT_THREAD;
 	advise(j);
