@@ -160,7 +160,7 @@ KINDS = (
     "drops_layers longer_batches reports_each_step"
 )
 MACHINE = (
-    "rewrites_file replaces_file reads_back copies_file writes_aio awaits_aio awaits_ring many_threads beside_threads beside_children "
+    "rewrites_file replaces_file reads_back copies_file writes_aio awaits_aio awaits_ring reads_by_ring writes_by_ring many_threads beside_threads beside_children "
     "copies_lists copies_texts "
     "walks_objects writes_beside_snapshot churns_memory "
     "shares_array few_by_worker few_in_itself work_and_sleep sleep_and_work work_and_collect labels_of_tasks labels_of_generators labels_in_turn"
@@ -469,6 +469,15 @@ CASES += [
     Case("report_saves_in_thread", Expect(frozenset({"lock-bound", "Python-bound", "extra-work"}), slow("gil", None), place=frozenset({"saves_in_thread.<locals>.pickle_state"}), says="the GIL is kept by")),
     Case("report_logs_norms", Expect(COMPUTES)),
     Case("report_collects_each_step", Expect(PYTHON, advice="gc.freeze")),
+]
+
+CASES += [
+    Case(
+        "machine_reads_by_ring",
+        fetched("reads_by_ring.<locals>.read_block", "Ring.await_ring", says="waiting: disk_read", no_advice=SET_WORKERS),
+        timed=frozenset({"poll", "disk_read"}),
+    ),
+    Case("machine_writes_by_ring", written("writes_by_ring.<locals>.save_blocks Ring.await_ring")),
 ]
 
 # What engineers meet each day: README.md has them in a table.
