@@ -22,6 +22,9 @@ int control(struct proc_command *command)
 	case COMMAND_FETCHES:
 		proc->landmarks.fetches = 1;
 		break;
+	case COMMAND_CODES:
+		proc->codes.told_since_ns = command->start_ns;
+		break;
 	case COMMAND_OPEN:
 		proc->role = command->role;
 		proc->window_start_ns = command->start_ns;
@@ -40,6 +43,7 @@ int control(struct proc_command *command)
 			break;
 		proc->window_end_ns = command->start_ns;
 		proc->window = WINDOW_RESTING;
+		proc->codes.told_since_ns = 0; /* its probe goes with the others */
 		break;
 	case COMMAND_WAKE:
 		if (proc->window != WINDOW_RESTING)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Garbage collections. CPython 3.8 to 3.15 calls invoke_gc_callback(..., phase, generation, ...)
+ * Garbage collections, and code objects that end. CPython 3.8 to 3.15 calls invoke_gc_callback(..., phase, generation, ...)
  * for gc.callbacks before each collection with the phase "start" and after it with "stop", whether
  * there are callbacks or not. Collections never nest.
  */
@@ -49,6 +49,16 @@ static __always_inline void on_gc(struct pt_regs *ctx, struct task_struct *task,
 		span__drop_reused(t, open);
 	if (generation < GC_GENERATIONS)
 		span__begin(t, SPAN_GC, 0, fixed_name(NAME_GC_0 + generation), 0);
+}
+
+/* code_dealloc(code): a code object ends, and another one may take its address. */
+static __always_inline void on_code_end(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)
+{
+	struct thread *t = proc->codes.told_since_ns ? thread__of(task) : NULL;
+
+	if (!t || !code__forget(&t->names, proc, pid, ctx->di))
+		proc->codes.told_since_ns = 0;
+	__sync_fetch_and_add(&proc->codes.ended, 1);
 }
 
 #endif

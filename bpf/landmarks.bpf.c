@@ -92,6 +92,9 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 	case PROBE_GC:
 		on_gc(ctx, task, proc, pid, COOKIE_FLAGS(cookie), fn);
 		break;
+	case PROBE_CODE_END:
+		on_code_end(ctx, task, proc, pid);
+		break;
 	case PROBE_NVTX:
 		on_nvtx(ctx, task, proc, pid, fn);
 		break;

@@ -43,28 +43,42 @@ __weak __noinline u64 py_frame__bytecode(const struct py_layout *py, u64 code, u
 	return copy < read_u64(copies) ? read_u64(copies + 8 + 8 * (u64)copy) : 0;
 }
 
-/* Takes the fields from the bytes in the buffer. False: not a frame. */
-static __always_inline bool py_frame__parse(const struct name_buffer *b, const struct py_layout *py,
-					    struct py_frame *out)
+#define FRAME_PAGE      4096
+#define FRAME_BYTES_MAX 128 /* that have the fields, in every version; a power of two */
+
+/* Bytes of the target around the frames that were read last. */
+struct frame_page {
+	u64 from;
+	u64 bytes; /* 0: none */
+	char data[FRAME_PAGE + FRAME_BYTES_MAX + 8];
+};
+
+static __always_inline u64 frame__word(const char *frame, u32 offset)
+{
+	return *(const u64 *)(frame + BOUND_INDEX(offset, FRAME_BYTES_MAX));
+}
+
+/* Takes the fields from a copy of the frame. False: not a frame. */
+static __always_inline bool py_frame__parse(const char *frame, const struct py_layout *py, struct py_frame *out)
 {
 	u64 bytecode;
 	u32 copy;
 	s64 at;
 
-	out->previous = buffer_word(b, py->frame_previous) & ~(u64)py->ref_mask;
-	out->code = buffer_word(b, py->frame_code) & ~(u64)py->ref_mask;
-	if (py->frame_owner_c >= 0 && (u8)buffer_word(b, py->frame_owner) >= py->frame_owner_c)
+	out->previous = frame__word(frame, py->frame_previous) & ~(u64)py->ref_mask;
+	out->code = frame__word(frame, py->frame_code) & ~(u64)py->ref_mask;
+	if (py->frame_owner_c >= 0 && (u8)frame__word(frame, py->frame_owner) >= py->frame_owner_c)
 		out->code = 0;
 	else if (!out->code)
 		return false;
-	copy = py->code_tlbc && out->code ? (u32)buffer_word(b, py->frame_tlbc) : 0;
+	copy = py->code_tlbc && out->code ? (u32)frame__word(frame, py->frame_tlbc) : 0;
 	bytecode = copy ? py_frame__bytecode(py, out->code, copy) : out->code + py->code_instructions;
 	if (copy && !bytecode)
 		return false;
 	if (py->code_instructions)
-		at = buffer_word(b, py->frame_instr) - bytecode;
+		at = frame__word(frame, py->frame_instr) - bytecode;
 	else
-		at = (s64)(s32)buffer_word(b, py->frame_instr) * py->instr_bytes;
+		at = (s64)(s32)frame__word(frame, py->frame_instr) * py->instr_bytes;
 	out->offset = at > 0 ? at : 0; /* before the first instruction: the line of the function itself */
 	return true;
 }
@@ -76,53 +90,38 @@ __weak __noinline int py_frame__read(struct name_buffer *b, const struct py_layo
 {
 	if (!b || !py || !out)
 		return false;
-	if (bpf_probe_read_user(b->text, py_frame__bytes(py) & (REC_NAME_MAX - 1), (const void *)frame))
+	if (bpf_probe_read_user(b->text, BOUND_INDEX(py_frame__bytes(py), REC_NAME_MAX), (const void *)frame))
 		return false;
-	return py_frame__parse(b, py, out);
+	return py_frame__parse(b->text, py, out);
 }
-
-#define FRAME_PAGE      4096
-#define FRAME_BYTES_MAX 128 /* that have the fields, in the versions whose frames are adjacent */
-
-/* Bytes of the target around the frames that were read last. */
-struct frame_page {
-	u64 from;
-	u64 bytes; /* 0: none */
-	char data[FRAME_PAGE + FRAME_BYTES_MAX];
-};
 
 /*
  * Like py_frame__read, for a walk: from 3.11 on the frames of a thread lie one behind another, the
  * outer ones below, so that one read brings those in the same page.
  */
-__weak __noinline int py_frame__read_paged(struct frame_page *page, struct name_buffer *b, const struct py_layout *py,
-					   u64 frame, struct py_frame *out)
+__weak __noinline int py_frame__read_paged(struct frame_page *page, const struct py_layout *py, u64 frame,
+					   struct py_frame *out)
 {
-	u64 from = frame & ~(u64)(FRAME_PAGE - 1), at;
-	u32 bytes;
+	u64 from, size, bytes;
 
-	if (!page || !b || !py || !out)
+	if (!page || !py || !out)
 		return false;
 	bytes = py_frame__bytes(py);
-	if (py->code_instructions && bytes <= FRAME_BYTES_MAX &&
-	    (frame < page->from || frame + bytes > page->from + page->bytes)) {
-		u64 size = frame + bytes - from;
-
-		if (size > sizeof(page->data))
-			return false;
+	if (frame < page->from || frame + bytes > page->from + page->bytes) {
+		from = py->code_instructions ? frame & ~(u64)(FRAME_PAGE - 1) : frame;
+		size = frame + bytes - from;
 		page->from = from;
-		page->bytes = bpf_probe_read_user(page->data, size, (const void *)from) ? 0 : size;
+		page->bytes = 0;
+		if (size <= FRAME_PAGE + FRAME_BYTES_MAX && !bpf_probe_read_user(page->data, size, (const void *)from))
+			page->bytes = size;
 	}
-	if (!page->bytes)
-		return !bpf_probe_read_user(b->text, bytes & (REC_NAME_MAX - 1), (const void *)frame) &&
-		       py_frame__parse(b, py, out);
-	at = frame - page->from;
-	for (u32 i = 0; i < FRAME_BYTES_MAX / 8; i++) {
-		if (i * 8 >= bytes)
-			break;
-		*(u64 *)(b->text + i * 8) = *(u64 *)(page->data + BOUND_INDEX(at, FRAME_PAGE) + i * 8);
+	if (!page->bytes) { /* what lies before it in its page may be no memory */
+		page->from = frame;
+		if (bytes > FRAME_BYTES_MAX || bpf_probe_read_user(page->data, bytes, (const void *)frame))
+			return false;
+		page->bytes = bytes;
 	}
-	return py_frame__parse(b, py, out);
+	return py_frame__parse(page->data + BOUND_INDEX(frame - page->from, FRAME_PAGE), py, out);
 }
 
 /*

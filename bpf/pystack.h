@@ -15,9 +15,10 @@
 
 #include "bpf/pyframe.h"
 
-#define CODES_MAX   16384
-#define CODES_CLOSE 4096 /* a power of two */
-#define STACKS_MAX  32768
+#define CODES_MAX    16384
+#define CODES_CLOSE  4096 /* a power of two */
+#define STACKS_MAX   32768
+#define STACKS_CLOSE 4096 /* a power of two */
 
 /*
  * Function ids, by a hash of the code object's address and of the fields that distinguish it from
@@ -45,6 +46,25 @@ struct {
 	__type(key, u32);
 	__type(value, struct code_close);
 } codes_close __weak SEC(".maps");
+
+/*
+ * Ids of the stacks of the last walks, by the addresses of their code objects: where the process tells
+ * of each code object that ends (struct proc_codes), these say what the stack is, and the objects,
+ * which are mostly in no cache, need not be read. As for codes_close.
+ */
+struct stack_close {
+	u64 id;
+	u64 check; /* id ^ the hash of the addresses */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STACKS_CLOSE);
+	__type(key, u32);
+	__type(value, struct stack_close);
+} stacks_close __weak SEC(".maps");
+
+__u32 stacks_again __weak; /* user space changes it to have all stacks emitted again */
 
 /* Stacks already emitted. */
 struct {
@@ -185,14 +205,15 @@ static __always_inline bool code__is_shim(const struct py_layout *py, const stru
 /*
  * The key of a code object in `codes`; 0: not a code object, or unreadable; CODE_SHIM: see above.
  *
- * It contains three objects that only this code object uses, and its line, so a later code object
- * at this address has another key. It contains the pid, since two forks of one process may load
- * different code at the same address.
+ * It contains the pid, since two forks of one process may load different code at the same address.
+ * Where code objects end unseen, a later one at this address should have another key: so it contains
+ * three objects that only this one uses, its line, and the length and the hash of its name, since the
+ * objects' addresses may be those of the one before, too.
  */
 __weak __noinline u64 code__key(struct name_buffer *b, const struct proc *proc, u32 pid, u64 code)
 {
 	const struct py_layout *py;
-	u64 key;
+	u64 key, name[2] = {};
 
 	if (!b || !proc)
 		return 0;
@@ -205,7 +226,11 @@ __weak __noinline u64 code__key(struct name_buffer *b, const struct proc *proc, 
 	key = name_hash__add(name_hash__add(code, pid), buffer_word(b, py->code_filename));
 	key = name_hash__add(key, buffer_word(b, py->code_name));
 	key = name_hash__add(key, buffer_word(b, py->code_linetable));
-	return name_hash__end(name_hash__add(key, (u32)buffer_word(b, py->code_firstlineno)));
+	key = name_hash__add(key, (u32)buffer_word(b, py->code_firstlineno));
+	if (proc->codes.told_since_ns)
+		return name_hash__end(name_hash__add(key, proc->codes.told_since_ns));
+	bpf_probe_read_user(name, sizeof(name), (const void *)(buffer_word(b, py->code_name) + py->str_length));
+	return name_hash__end(name_hash__add(name_hash__add(key, name[0]), name[1]));
 }
 
 /* The function id of a key; 0: BPF has not emitted it, or not lately. */
@@ -240,6 +265,19 @@ __weak __noinline int code__remember(const struct py_layout *py, u64 code, u64 k
 	return 0;
 }
 
+/* A code object ends. False: it is unreadable. */
+__weak __noinline int code__forget(struct name_buffer *b, const struct proc *proc, u32 pid, u64 code)
+{
+	u64 key = code__key(b, proc, pid, code);
+	u32 slot = BOUND_INDEX(key, CODES_CLOSE);
+	struct code_close *close = bpf_map_lookup_elem(&codes_close, &slot);
+
+	if (close)
+		close->id = 0;
+	bpf_map_delete_elem(&codes, &key);
+	return key != 0;
+}
+
 /* The id of the function with this code object; 0 and CODE_SHIM: as for code__key. */
 static __always_inline u64 code__id(struct name_buffer *b, const struct proc *proc, u32 pid, u64 code)
 {
@@ -264,39 +302,52 @@ struct stack_walk {
 	u32 cut; /* 1 + the counter that says why the walk ended early; 0: it did not */
 };
 
-/* Adds one frame to the walk. Returns 1 to end the walk. */
+/* Adds one frame to the walk, with the address of its code object. Returns 1 to end the walk. */
 static long stack__step(u32 i, struct stack_walk *walk)
 {
 	struct stack_scratch *scratch = walk->scratch;
 	struct stack_frame *slot;
 	struct py_frame frame = {};
-	u64 code;
 
 	if (!walk->frame)
 		return 1;
-	if (!py_frame__read_paged(&scratch->page, &scratch->names, &walk->proc->py.layout, walk->frame, &frame)) {
+	if (!py_frame__read_paged(&scratch->page, &walk->proc->py.layout, walk->frame, &frame)) {
 		walk->cut = CNT_STACK_LOST + 1;
 		return 1;
 	}
 	walk->frame = frame.previous;
 	if (!frame.code)
 		return 0;
-	code = code__id(&scratch->names, walk->proc, walk->pid, frame.code);
+	if (walk->cnt >= STACK_FRAMES_MAX) {
+		walk->cut = CNT_STACK_CUT + 1;
+		return 1;
+	}
+	slot = &scratch->frames[BOUND_INDEX(walk->cnt, STACK_FRAMES_MAX)];
+	slot->code = frame.code;
+	slot->offset = frame.offset;
+	slot->pad = 0;
+	walk->hash = name_hash__add(name_hash__add(walk->hash, frame.code), frame.offset);
+	walk->cnt++;
+	return 0;
+}
+
+/* Replaces the address of a frame's code object by the function's id. Returns 1 to end the stack there. */
+static long stack__name(u32 i, struct stack_walk *walk)
+{
+	struct stack_scratch *scratch = walk->scratch;
+	struct stack_frame *from = &scratch->frames[BOUND_INDEX(i, STACK_FRAMES_MAX)], *to;
+	u64 code = code__id(&scratch->names, walk->proc, walk->pid, from->code);
+
 	if (!code) {
 		walk->cut = CNT_STACK_LOST + 1;
 		return 1;
 	}
 	if (code == CODE_SHIM)
 		return 0;
-	if (walk->cnt >= STACK_FRAMES_MAX) {
-		walk->cut = CNT_STACK_CUT + 1;
-		return 1;
-	}
-	slot = &scratch->frames[BOUND_INDEX(walk->cnt, STACK_FRAMES_MAX)];
-	slot->code = code;
-	slot->offset = frame.offset;
-	slot->pad = 0;
-	walk->hash = name_hash__add(name_hash__add(walk->hash, code), frame.offset);
+	to = &scratch->frames[BOUND_INDEX(walk->cnt, STACK_FRAMES_MAX)];
+	to->code = code;
+	to->offset = from->offset;
+	walk->hash = name_hash__add(name_hash__add(walk->hash, code), to->offset);
 	walk->cnt++;
 	return 0;
 }
@@ -338,13 +389,23 @@ static __always_inline bool stack__has_python(const struct proc *proc)
 	return proc->py.layout.minor && proc->py.code_type;
 }
 
+static __always_inline struct stack_close *stack__close(u64 hash)
+{
+	u32 slot = BOUND_INDEX(hash, STACKS_CLOSE);
+
+	return bpf_map_lookup_elem(&stacks_close, &slot);
+}
+
 /*
  * The id of the current thread's Python stack, which BPF emits the first time; 0: it has no Python
  * frames. The id of a stack that is lost (counted) has no record.
  */
 static __always_inline u64 stack__of(struct stack_scratch *scratch, const struct proc *proc, u32 pid)
 {
-	struct stack_walk walk = {.scratch = scratch, .proc = proc, .pid = pid, .hash = name_hash__seed(0, 0)};
+	struct stack_walk walk = {.scratch = scratch, .proc = proc, .pid = pid};
+	u64 told = proc->codes.told_since_ns, addresses;
+	struct stack_close *close;
+	u32 cnt;
 
 	if (!stack__has_python(proc))
 		return 0;
@@ -353,10 +414,22 @@ static __always_inline u64 stack__of(struct stack_scratch *scratch, const struct
 		walk.cut = CNT_STACK_LOST + 1;
 	}
 	scratch->page.bytes = 0;
+	walk.hash = name_hash__add(name_hash__add(name_hash__seed(0, pid), told), proc->codes.ended);
+	walk.hash = name_hash__add(walk.hash, stacks_again);
 	/* Half of the frames may be C's. */
 	bpf_loop(2 * STACK_FRAMES_MAX, stack__step, &walk, 0);
 	if (walk.frame && !walk.cut)
 		walk.cut = CNT_STACK_CUT + 1;
+	cnt = walk.cnt;
+	if (!cnt && !walk.cut)
+		return 0;
+	addresses = walk.hash;
+	close = told && !walk.cut ? stack__close(addresses) : NULL;
+	if (close && close->id && (close->id ^ close->check) == addresses)
+		return close->id;
+	walk.cnt = 0;
+	walk.hash = name_hash__seed(0, 0);
+	bpf_loop(cnt < STACK_FRAMES_MAX ? cnt : STACK_FRAMES_MAX, stack__name, &walk, 0);
 	if (walk.cut)
 		count(walk.cut - 1);
 	if (!walk.cnt && !walk.cut)
@@ -364,8 +437,10 @@ static __always_inline u64 stack__of(struct stack_scratch *scratch, const struct
 	scratch->stack.frame_cnt = walk.cnt;
 	scratch->stack.cut = walk.cut != 0;
 	walk.hash = name_hash__end(name_hash__add(walk.hash, walk.cut));
-	if (walk.cnt)
-		stack__send(scratch, walk.hash);
+	if (walk.cnt && stack__send(scratch, walk.hash) && close && !walk.cut) {
+		close->id = walk.hash;
+		close->check = walk.hash ^ addresses;
+	}
 	return walk.hash;
 }
 

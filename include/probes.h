@@ -33,7 +33,8 @@ enum probe_event {
 	 * writeEndOfFile
 	 */
 	PROBE_SAVE,
-	PROBE_GC, /* invoke_gc_callback(..., phase, generation, ...): before and after a garbage collection */
+	PROBE_GC,       /* invoke_gc_callback(..., phase, generation, ...): before and after a garbage collection */
+	PROBE_CODE_END, /* code_dealloc(code): a code object ends */
 	/*
 	 * For --exact; the depth is signed, since the probed function may have left its frame
 	 * already. CALL: entry of _PyEval_EvalFrameDefault; the Python frame is its first or second
@@ -230,6 +231,12 @@ struct proc_cost {
 	__u64 calls_sampled_ns; /* in all sampled calls */
 };
 
+/* While a process tells of each code object that ends, what BPF knows of the others stays true. */
+struct proc_codes {
+	__u64 told_since_ns; /* 0: they end unseen */
+	__u64 ended;         /* of which it told */
+};
+
 struct proc_landmarks {
 	__u64 idle_hits;    /* hits of PY_NEXT and PY_ITER_EXIT that were not landmarks */
 	__u64 profile_code; /* code object of Lightning's Profiler.profile, once seen */
@@ -307,6 +314,7 @@ struct proc {
 	 * fields from here on.
 	 */
 	struct proc_landmarks landmarks;
+	struct proc_codes codes;
 	struct proc_steps steps;
 	struct proc_jit jit;
 	struct proc_gpu gpu;
@@ -350,6 +358,7 @@ enum proc_command_what {
 	COMMAND_CLOSE,     /* closes the window, unless it is done */
 	COMMAND_REST,      /* closes it at start_ns, unless it is done */
 	COMMAND_WAKE,      /* opens it again at start_ns */
+	COMMAND_CODES,     /* sets codes.told_since_ns to start_ns */
 	COMMAND_OPERATORS, /* sets op_slot */
 	COMMAND_GPU,       /* sets gpu.emits to `wait` */
 	COMMAND_FORGET,    /* removes a process that has ended, but not a newer one that reuses its pid */

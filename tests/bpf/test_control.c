@@ -79,9 +79,13 @@ static void what_rests_wakes(void **state)
 		command = (struct proc_command){.what = COMMAND_WAKE, .pid = 1, .start_ns = 1}; /* it does not rest */
 		assert_int_equal(control(&command), 0);
 		assert_int_equal(proc->rests, i - 1);
+		command = (struct proc_command){.what = COMMAND_CODES, .pid = 1, .start_ns = 50 * i};
+		assert_int_equal(control(&command), 0);
+		assert_int_equal(proc->codes.told_since_ns, 50 * i);
 		command = (struct proc_command){.what = COMMAND_REST, .pid = 1, .start_ns = 100 * i};
 		assert_int_equal(control(&command), 0);
 		assert_int_equal(proc->window, WINDOW_RESTING);
+		assert_int_equal(proc->codes.told_since_ns, 0);
 		assert_int_equal(proc->window_end_ns, 100 * i);
 		command = (struct proc_command){.what = COMMAND_WAKE, .pid = 1, .start_ns = 150 * i};
 		assert_int_equal(control(&command), 0);

@@ -10,9 +10,9 @@
 #define FILE_A  "/home/me/train.py"
 #define FILE_B  "/opt/venv/lib/python3/site-packages/lib/loop.py"
 #define CALLERS 8 /* functions of which deep stacks are made */
-/* The way to the innermost frame; a read of a frame and one of its code object; of one not met before: its line, and file and name with theirs, and the line table. */
+/* The way to the innermost frame; a read of a frame, one of its code object, one of its name; of one not met before: its line, and file and name with theirs, and the line table. */
 #define READS_TO_BEGIN 4
-#define READS_A_FRAME  2
+#define READS_A_FRAME  3
 #define READS_A_CODE   8
 
 static struct {
@@ -429,6 +429,95 @@ static void test_ring_full(void **state)
 	expect_deep(walk_from(deep(5, 1)), 5, 5, false);
 }
 
+/* ---- code objects whose end is told ---- */
+
+/* Another function comes to the address of a code object. */
+static void replace_function(u64 code, u64 by)
+{
+	memcpy((void *)code, (const void *)by, job.py.py->code_linetable + 8);
+}
+
+static void expect_innermost(u64 id, u32 cnt, const char *name)
+{
+	struct seen seen = seen__read();
+	struct stack stack = seen__stack(&seen, id);
+
+	assert_int_equal(stack.cnt, cnt);
+	assert_string_equal(seen__text(&seen, seen__code(&seen, &stack.frames[0]).name), name);
+	seen__free(&seen);
+}
+
+static void test_code_ends(void **state)
+{
+	u64 other = fakepy__function_of(&job.py, fakepy__text(&job.py, FILE_A), fakepy__text(&job.py, "other"), 7);
+	u64 frame = deep(5, 1), id, again;
+
+	(void)state;
+	/* they end unseen, and tell of no end: nothing is kept by their address */
+	hit(PROBE_CODE_END, 0, FRAME(1), 0, walk.functions[4], 0);
+	assert_int_equal(job.proc->codes.told_since_ns, 0);
+	expect_deep(walk_from(frame), 5, 5, false);
+	job.proc->codes.told_since_ns = 1000;
+	id = walk_from(frame);
+	expect_deep(id, 5, 5, false);
+	assert_int_equal(records(REC_CODE), 10); /* what was known when they ended unseen may not be true any more */
+	assert_int_equal(records(REC_STACK), 1);
+	/* no code object is read */
+	native.reads = 0;
+	assert_int_equal(walk_from(frame), id);
+	assert_true(native.reads <= READS_TO_BEGIN + 5 * 2);
+	assert_true(walk_from(frame_at(walk.functions[4], 10, frame)) != id);
+	/* one ends, and another one takes its place */
+	hit(PROBE_CODE_END, 0, FRAME(1), 0, walk.functions[4], 0);
+	assert_int_equal(job.proc->codes.ended, 2);
+	replace_function(walk.functions[4], other);
+	again = walk_from(frame);
+	assert_true(again != id);
+	expect_innermost(again, 5, "other");
+	assert_int_equal(records(REC_CODE), 11);
+	/* their end is unseen from now on */
+	job.proc->codes.told_since_ns = 0;
+	replace_function(walk.functions[4], walk.functions[5]);
+	expect_innermost(walk_from(frame), 5, "f5");
+	expect_counters(CNT__COUNT);
+}
+
+/* Two processes, of which one is a fork of the other, may have different functions at the same address. */
+static void test_code_of_another(void **state)
+{
+	u64 frame = deep(3, 1), id;
+
+	(void)state;
+	job.proc->codes.told_since_ns = 1000;
+	id = walk_from(frame);
+	replace_function(walk.functions[2], walk.functions[3]);
+	assert_int_equal(walk_from(frame), id);
+	expect_innermost(stack__of(&walk.room, job.proc, JOB_PID + 1), 3, "f3");
+}
+
+/* What did not get through is not taken for told, and what user space has forgotten is told again. */
+static void test_told_again(void **state)
+{
+	u64 frame = deep(6, 1), id;
+
+	(void)state;
+	job.proc->codes.told_since_ns = 1000;
+	native.ring_full = true;
+	assert_true(walk_from(frame) != 0);
+	native.ring_full = false;
+	id = walk_from(frame);
+	expect_deep(id, 6, 6, false);
+	native__forget(&stacks);
+	stacks_again++;
+	assert_int_equal(walk_from(frame), id);
+	assert_int_equal(records(REC_STACK), 2);
+	/* a deep one is cut, and counted, each time */
+	frame = deep(STACK_FRAMES_MAX + 3, 0);
+	id = walk_from(frame);
+	assert_int_equal(walk_from(frame), id);
+	assert_int_equal(counter(CNT_STACK_CUT), 2);
+}
+
 /* ---- images with anything in them ---- */
 
 static struct {
@@ -551,6 +640,9 @@ int main(void)
 		{"no_state", test_no_state},
 		{"cycle", test_cycle},
 		{"ring_full", test_ring_full},
+		{"code_ends", test_code_ends},
+		{"code_of_another", test_code_of_another},
+		{"told_again", test_told_again},
 		{"bad_pointers", test_bad_pointers},
 		{"bad_bytes", test_bad_bytes},
 	};

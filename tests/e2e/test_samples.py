@@ -19,6 +19,7 @@ pytestmark = helpers.needs_bpf
 HZ = 99
 SHARE = 0.03  # of a function, where there are samples enough for that
 WAITED = 0.02  # of a wait
+APART_NS = 50000  # the clock that BPF reads from the one that programs read, on a virtual machine
 
 
 def sampled_run(bench, script, *args, python=helpers.PYTHON, options=()):
@@ -171,6 +172,24 @@ def check_generated(samples):
         if frame.name != "<module>":
             assert (frame.name, frame.first_line) == ("g%d" % number, number + 1), frame
             assert frame.line in (0, number + 1, number + 2, number + 3), frame
+
+
+@pythons.on_few
+@pytest.mark.parametrize("often", (False, True))
+def test_functions_made_again(bench, python, often):
+    """Functions at the address of one that has ended: each sample is of the one that ran then; also where more end than stepflame wants to be told of."""
+    phases = ("--seconds", 1, 2.5, 1, "--each", 0.015, 0.0002, 0.015) if often else ()
+    samples, truth, found, _ = sampled_run(bench, "remade.py", *phases, python=python, options=("-F", 299))
+    assert truth["again"] > len(truth["calls"]) / 2
+    seen = set()
+    for sample in samples.of(pid=truth["pid"]):
+        numbers = [int(f.name[5:]) for f in sample.stack if f.name.startswith("made_")]
+        seen.update(numbers)
+        for number in numbers:
+            start_ns, end_ns = truth["calls"][number]
+            assert start_ns - APART_NS <= sample.time_ns <= end_ns + APART_NS, (number, sample.time_ns - start_ns, sample.time_ns - end_ns)
+    assert len(seen) > 20
+    check_lost(samples, found["lost"])
 
 
 def test_frames_lightning(bench):

@@ -54,7 +54,8 @@ static const char script[] =
 	"    print('gen_type', hex(symbol('PyGen_Type')))\n"
 	"    print('next', hex(word(word(id(next) + longer + 16) + 8)))\n" /* PyCFunctionObject.m_ml->ml_meth */
 	"    print('throw', hex(word(word(id(types.GeneratorType.throw) + longer + 40) + 8)))\n" /* PyMethodDescrObject.d_method */
-	"    print('iternext', hex(word(id(Stepper) + longer + 224)))\n" /* tp_iternext, slot 28 */
+	"    print('iternext', hex(word(id(Stepper) + longer + 224)))\n"             /* tp_iternext, slot 28 */
+	"    print('code_end', hex(word(id(type(facts.__code__)) + longer + 48)))\n" /* tp_dealloc */
 	"    print('eval', hex(symbol('_PyEval_EvalFrameDefault')))\n"
 	"    print('tstate', hex(get()))\n"
 	"def spin_here(label):\n"
@@ -73,7 +74,7 @@ static const char script[] =
 
 struct facts {
 	char version[16];
-	uint64_t fresh, started, label, gen_type, next, throw_, iternext, eval, tstate; /* 0: not told */
+	uint64_t fresh, started, label, gen_type, next, throw_, iternext, code_end, eval, tstate; /* 0: not told */
 };
 
 struct child {
@@ -92,7 +93,7 @@ static void child__read_facts(struct child *child, FILE *from)
 		{"gen_type", &child->facts.gen_type}, {"next", &child->facts.next},
 		{"throw", &child->facts.throw_},      {"iternext", &child->facts.iternext},
 		{"eval", &child->facts.eval},         {"tstate", &child->facts.tstate},
-		{"label", &child->facts.label},
+		{"label", &child->facts.label},       {"code_end", &child->facts.code_end},
 	};
 	char line[128], name[16], value[32];
 
@@ -298,12 +299,13 @@ static void test_interpreter(void **state)
 
 	assert_string_equal(python.version, child.facts.version);
 	assert_true(python.functions.next && python.functions.throw_ && python.functions.iternext);
-	assert_true(python.functions.eval);
+	assert_true(python.functions.eval && python.functions.code_end);
 	if (child.facts.gen_type) { /* it has ctypes */
 		assert_int_equal(python.process.gen_type, child.facts.gen_type);
 		assert_int_equal(python.bias + python.functions.next, child.facts.next);
 		assert_int_equal(python.bias + python.functions.throw_, child.facts.throw_);
 		assert_int_equal(python.bias + python.functions.iternext, child.facts.iternext);
+		assert_int_equal(python.bias + python.functions.code_end, child.facts.code_end);
 		assert_int_equal(python.bias + python.functions.eval, child.facts.eval);
 	}
 	expect_stack(&child, &python.process);

@@ -42,6 +42,7 @@ struct target;
 	X(NVTX, nvtx)           \
 	X(OPS, ops)             \
 	X(SAMPLES, samples)     \
+	X(CODES, codes)         \
 	X(AWAITED, awaited)     \
 	X(SYSCALLS, syscalls)   \
 	X(STEP_AT, step_at)     \

@@ -31,6 +31,7 @@ struct py_functions {
 	uint64_t throw_;   /* gen_throw(gen, ...), of PyGen_Type's methods */
 	uint64_t iternext; /* slot_tp_iternext(self) */
 	uint64_t eval;     /* _PyEval_EvalFrameDefault(tstate, frame, throwflag) */
+	uint64_t code_end; /* code_dealloc(code), of PyCode_Type's slots */
 	struct py_gc gc;   /* gc.callback 0: not found */
 };
 

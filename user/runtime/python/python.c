@@ -227,7 +227,9 @@ static int python__version(struct python *out, const struct elf *elf, pid_t pid)
 
 /* ---- functions and thread state ---- */
 
-static void find_functions(const struct elf *elf, uint64_t gen_type, const struct py_layout *layout,
+#define TYPE_DEALLOC 24 /* bytes from tp_name to tp_dealloc, CPython Include/cpython/object.h */
+
+static void find_functions(const struct elf *elf, uint64_t gen_type, uint64_t code_type, const struct py_layout *layout,
 			   struct py_functions *functions)
 {
 	struct elf_symbol symbol;
@@ -244,6 +246,8 @@ static void find_functions(const struct elf *elf, uint64_t gen_type, const struc
 		functions->iternext = 0;
 	if (!elf__symbol(elf, "_PyEval_EvalFrameDefault", &symbol))
 		functions->eval = symbol.vaddr;
+	if (elf__pointer(elf, code_type + layout->type_name + TYPE_DEALLOC, &functions->code_end))
+		functions->code_end = 0;
 	if (py_gc__find(elf, &functions->gc))
 		functions->gc.callback = 0;
 }
@@ -256,7 +260,7 @@ struct known_file {
 };
 
 /* The search takes milliseconds, and the jobs of a host have few interpreters. */
-static void python__find_functions(struct python *out, const struct elf *elf, uint64_t gen_type)
+static void python__find_functions(struct python *out, const struct elf *elf, uint64_t gen_type, uint64_t code_type)
 {
 	static _Thread_local struct known_file known[FILES_KNOWN];
 	static _Thread_local size_t next;
@@ -271,7 +275,7 @@ static void python__find_functions(struct python *out, const struct elf *elf, ui
 		out->functions = known[i].functions;
 		return;
 	}
-	find_functions(elf, gen_type, layout, &file.functions);
+	find_functions(elf, gen_type, code_type, layout, &file.functions);
 	out->functions = file.functions;
 	if (keeps && !elf__error(elf))
 		known[next++ % FILES_KNOWN] = file;
@@ -381,7 +385,7 @@ static int python__describe(const struct process *process, struct python *out, c
 	err = python__find_layout(out, process->pid, minor, &internals);
 	if (err)
 		return err;
-	python__find_functions(out, elf, gen_type.vaddr);
+	python__find_functions(out, elf, gen_type.vaddr, code_type.vaddr);
 	python__find_tstate(out, elf, process);
 	err = py_check__process(&(struct py_check){
 		.process = process,

@@ -444,6 +444,7 @@ static void resend(struct session *s)
 	clear_map(s->skel->maps.stacks);
 	clear_map(s->skel->maps.paths);
 	clear_map(s->skel->maps.arounds);
+	s->skel->bss->stacks_again++;
 }
 
 static void free_sampler(struct session *s)
