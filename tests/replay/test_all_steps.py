@@ -2,6 +2,7 @@
 """What all steps do alike: verdicts and advice of recordings made here."""
 
 import helpers
+import pytest
 import recfile as rec
 
 from .loops import BACKWARD, BARE, CHILD, FORWARD, HANDOVER, HELPER, LOCK, MS, PID, READING, START, STEP, STEPS, WAIT, preamble
@@ -169,3 +170,30 @@ def test_nobody(tmp_path):
     """A wait that nobody of the job ended is for nobody that is known."""
     found = report(tmp_path, one_wait("socket", SEND, lambda index: (0, 0), (None, BARE)))
     assert not any("the steps wait for" in text for text in found["evidence"]), found
+
+
+@pytest.mark.parametrize("collector", [HELPER, PID])
+@pytest.mark.parametrize("every", [1, 10])
+def test_who_collects(tmp_path, collector, every):
+    """Garbage that another thread collects, in all steps or in some: the verdict names that thread, and where it collects."""
+    records = [*preamble(), rec.name(COLLECT, "gc generation 2"), rec.path(COLLECT, [(rec.GC, COLLECT)]), rec.boundary(PID, PID, 0, START, rule=3)]
+    at = START
+    for index in range(STEPS):
+        start, collects = at, index % every == 0
+        at += 40 * MS if collects else 10 * MS
+        if collects:
+            records.append(rec.record("INTERVAL", pid=PID, tid=collector, kind=rec.GC, name=COLLECT, start_ns=start + MS, duration_ns=30 * MS, step=index))
+            records.append(rec.sample(PID, collector, rec.CPU, start + 30 * MS, 28 * MS, READING if collector == HELPER else 213, COLLECT))
+            if collector != PID:
+                records.append(rec.sample(PID, PID, rec.WAIT, start + 31 * MS, 30 * MS, LOCK, cause="gil", waker=(PID, HELPER)))
+        records.append(rec.sample(PID, PID, rec.CPU, at - MS, 5 * MS, 212))
+        records.append(rec.boundary(PID, PID, index + 1, at, [0, 0, at - start - 3 * MS, 3 * MS], 3))
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording(records))
+    found = helpers.report(file, "--steps")["verdict"]
+    if found["cause"] == "gc":
+        other = "train.py:30 read_rows"
+        assert (("thread %d collects: %s" % (HELPER, other)) in found["why"]) == (collector == HELPER), found
+        assert (found["place"] == "%s, in thread %d" % (other, HELPER)) == (collector == HELPER), found
+    else:  # as true, of all steps: they wait for the GIL that the collector keeps
+        assert collector == HELPER and "the GIL is kept by train.py:30 read_rows, in thread %d" % HELPER in found["why"], found

@@ -425,3 +425,90 @@ bool verdict__say_threads(struct judge *j)
 	j->err = j->err ?: err;
 	return f.pid;
 }
+
+/* ---- who collects garbage ---- */
+
+static bool is_about_gc(const struct judge *j)
+{
+	return j->collects || (j->group && !j->rule && j->group->cause == BLAME_GC);
+}
+
+/* Whether the sample is of a collection in the process, in a step that the verdict is about. */
+static bool is_of_collection(const struct judge *j, const struct sample *s)
+{
+	long step = step_track__at(j->track, s->time_ns);
+
+	return s->pid == j->track->pid && s->kind == SAMPLE_CPU && step >= 0 &&
+	       (j->collects || verdict__is_of_group(j, j->group, step)) && verdict__is_in_gc(j, s);
+}
+
+/* Sets the number of the thread that collects most; 0: none was seen. 0 or -ENOMEM. */
+static int find_collector(const struct judge *j, const struct samples *samples, uint32_t *thread)
+{
+	struct histograms ns = {0};
+	struct histogram_top top = {0};
+	int err = 0;
+
+	for (size_t i = 0; !err && i < samples__cnt(samples); i++) {
+		struct sample s = samples__get(samples, i);
+
+		if (is_of_collection(j, &s))
+			err = histograms__add(&ns, 0, s.thread, s.weight_ns);
+	}
+	histograms__top(&ns, 1, 1, &top);
+	*thread = top.total ? top.value : 0;
+	histograms__free(&ns);
+	return err;
+}
+
+/* Where it collects: what of its own the thread of the steps does not have. */
+static int find_where(const struct judge *j, const struct samples *samples, uint32_t thread, char **text)
+{
+	static const bool slots[][2] = {{true, false}, {false, true}};
+	const struct place_question ask = {.more = {slots[0], 2, 1}, .less = {slots[1], 0, 1}, .all = {slots[1], 2, 1}};
+	struct places places = {.job = j->job};
+	struct place place = {0};
+	int err = 0;
+
+	for (size_t i = 0; !err && i < samples__cnt(samples); i++) {
+		struct sample s = samples__get(samples, i);
+
+		if (s.thread == j->track->thread || (s.thread == thread && is_of_collection(j, &s)))
+			err = places__add(&places, s.thread == thread ? 0 : SLOT_ALL, &s);
+	}
+	err = err ?: places__find(&places, &ask, &place);
+	if (!err && place.outer.code) {
+		*text = place__text(j->job, &place);
+		err = *text ? 0 : -ENOMEM;
+	}
+	places__free(&places);
+	return err;
+}
+
+bool verdict__say_collector(struct judge *j)
+{
+	const struct samples *samples = is_about_gc(j) && j->track->thread ? job__samples(j->job) : NULL;
+	uint32_t thread = 0, pid, tid;
+	char *text = NULL;
+	int err = samples ? find_collector(j, samples, &thread) : 0;
+
+	if (!err && thread && thread != j->track->thread)
+		err = find_where(j, samples, thread, &text);
+	else
+		thread = 0;
+	if (!err && thread) {
+		samples__thread(samples, thread, &pid, &tid);
+		free(j->verdict->place);
+		j->verdict->place = NULL;
+		if (text && asprintf(&j->verdict->place, "%s, in thread %u", text, tid) < 0) {
+			j->verdict->place = NULL;
+			err = -ENOMEM;
+		} else if (asprintf(&j->holder, "thread %u collects%s%s", tid, text ? ": " : "", text ?: "") < 0) {
+			j->holder = NULL;
+			err = -ENOMEM;
+		}
+	}
+	free(text);
+	j->err = j->err ?: err;
+	return thread;
+}

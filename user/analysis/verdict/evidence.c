@@ -377,7 +377,7 @@ static void say_hotspots(struct judge *j, const struct hotspot *hotspots, size_t
 	}
 }
 
-static bool is_in_gc(const struct judge *j, const struct sample *s)
+bool verdict__is_in_gc(const struct judge *j, const struct sample *s)
 {
 	struct path path = stacks__path(job__stacks(j->job), s->path);
 
@@ -395,7 +395,7 @@ static bool is_of_verdict(const struct judge *j, const struct sample *s)
 	if (j->rule)
 		return verdict_rule__has(j->rule, phase, s->cause);
 	if (j->collects)
-		return is_in_gc(j, s);
+		return verdict__is_in_gc(j, s);
 	if (s->kind != SAMPLE_CPU)
 		return false;
 	return j->verdict->class != VERDICT_PYTHON || cpu_class__of(j->job, s, phase) == CPU_PYTHON;
@@ -529,7 +529,7 @@ static void give_evidence(struct judge *j)
 		prefer_line(j, &place, &top[0]);
 		say_hotspots(j, top, BLAME_HOTSPOTS, &place);
 	}
-	if ((workers && !j->slow_worker) || (!workers && verdict__say_threads(j)))
+	if (verdict__say_collector(j) || (workers && !j->slow_worker) || (!workers && verdict__say_threads(j)))
 		return;
 	if (j->group && !j->rule)
 		say_waker(j, j->group);

@@ -52,7 +52,7 @@ struct judge {
 	const char *far_files;      /* the file system for which the steps wait: "/data (nfs4)"; NULL: none */
 	enum awaited_thread thread; /* the steps wait for what other threads or processes do */
 	bool writes;                /* namely to take what the steps write to them */
-	char *holder; /* of the GIL, for which the steps wait: who it is, and what it does; NULL: not known */
+	char *holder;               /* who keeps the GIL, or collects garbage, and where; NULL: not known */
 	int err;
 };
 
@@ -73,6 +73,10 @@ double verdict__passed_share(struct judge *j);
  * verdict is about are for one; adds it to the place. false: they are not, or that is not known.
  */
 bool verdict__say_threads(struct judge *j);
+/* Whether a collection of garbage is open. */
+bool verdict__is_in_gc(const struct judge *j, const struct sample *s);
+/* Says which other thread makes the collections of garbage that the verdict is about. false: the one of the steps does. */
+bool verdict__say_collector(struct judge *j);
 /* Whether a step, an index into the track's, is one of the group's slow steps. */
 bool verdict__is_of_group(const struct judge *j, const struct blame_group *group, long step);
 /* Corrects the share that could be won, once the evidence is there. */
