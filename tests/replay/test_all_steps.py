@@ -7,7 +7,8 @@ import recfile as rec
 
 from .loops import BACKWARD, BARE, CHILD, FORWARD, HANDOVER, HELPER, LOCK, MS, PID, READING, START, STEP, STEPS, WAIT, preamble
 
-FETCH, COLLECT, SEND, READ_CALL = 102, 103, 44, 0
+FETCH, COLLECT, SAVE, BARE_PYTHON = 102, 103, 104, 105
+SEND, READ_CALL, FSYNC_CALL = 44, 0, 74
 POOL = [(PID, HELPER + i) for i in range(4)]
 PROCESS = (CHILD, CHILD)
 
@@ -197,3 +198,32 @@ def test_who_collects(tmp_path, collector, every):
         assert (found["place"] == "%s, in thread %d" % (other, HELPER)) == (collector == HELPER), found
     else:  # as true, of all steps: they wait for the GIL that the collector keeps
         assert collector == HELPER and "the GIL is kept by train.py:30 read_rows, in thread %d" % HELPER in found["why"], found
+
+
+@pytest.mark.parametrize("saved", [0, 12])
+def test_forces_others(tmp_path, saved):
+    """What is forced to the disk, and is no checkpoint of torch, is advised nothing about checkpoints."""
+
+    def of_step(index, start):
+        path = SAVE if saved else 0
+        yield rec.sample(PID, PID, rec.WAIT, start + 13 * MS, 12 * MS, 213, path, cause="fsync", syscall=FSYNC_CALL)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 7 * MS, 212)
+
+    more = [rec.name(SAVE, "save"), rec.path(SAVE, [(rec.SAVE, SAVE)])]
+    found = report(tmp_path, of_step, phases=(12 * MS - saved * MS, 0, 5 * MS, 3 * MS, 0, 0, saved * MS, 0), more=more)
+    assert found["class"] == "checkpoint" and found["place"] == "train.py:80 log", found
+    assert ("async_save" in found["next"][0]) == bool(saved) and ("(fsync, a commit)" in found["next"][0]) == (not saved), found
+
+
+def test_python_at_a_place(tmp_path):
+    """A function in which Python spends most of a step is what to change: no operator's compiler takes it out of the step."""
+    more = [rec.name(BARE_PYTHON, "_PyEval_EvalFrameDefault (python3.11)")]
+
+    def of_step(index, start):
+        for i in range(4):
+            yield rec.sample(PID, PID, rec.CPU, start + 4 * (i + 1) * MS, 4 * MS, 213, native=BARE_PYTHON)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 4 * MS, 212, BACKWARD)
+
+    found = report(tmp_path, of_step, more=more)
+    assert found["class"] == "Python-bound" and found["place"] == "train.py:80 log", found
+    assert found["next"][0].startswith("less Python there") and "torch.compile" not in found["next"][0], found

@@ -681,6 +681,10 @@ static void advise_python(struct judge *j)
 		verdict__say(j, next,
 			     "gc.freeze() when all is set up, or a higher gc.set_threshold(); if the program calls "
 			     "gc.collect(), less often");
+	else if (j->verdict->place)
+		verdict__say(j, next,
+			     "less Python there: in operators, in native code, or in another process; stepflame report "
+			     "--advanced --cpu says what that function calls");
 	else
 		verdict__say(
 			j, next, "%s",
@@ -789,9 +793,27 @@ static const char keeps_gil[] =
 static const char write_less[] = "write less there (a log, a progress bar), or in another thread: what reads it does "
 				 "not keep up";
 
+static const char force_less[] = "force what it writes to the disk (fsync, a commit) less often, or in another thread; "
+				 "stepflame report --io says "
+				 "which files";
+
+/* Whether what is forced to the disk is no checkpoint that torch saves. */
+static bool forces_others(const struct judge *j)
+{
+	const struct step_sum *all = &j->blame->all;
+	double saved = 0;
+
+	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+		saved += all->ns[PHASE_CHECKPOINT][cause];
+	return j->verdict->cause == CAUSE_FSYNC && saved < MENTION_SHARE * all->total_ns;
+}
+
 static const char *find_advice(const struct judge *j)
 {
 	enum verdict_class class = j->verdict->class;
+
+	if (class == VERDICT_CHECKPOINT && forces_others(j))
+		return force_less;
 
 	if (j->busy)
 		return "the GPU is the limit: stepflame report --gpu says which kernels; use mixed precision, or a "
