@@ -391,4 +391,10 @@ struct proc_command {
 	struct py_process py;
 };
 
+/* Asks for the function at an address of the kernel: the context of the BPF program `name_kernel`. */
+struct kernel_name {
+	__u64 address;
+	char text[256]; /* "ext4_readahead [ext4]"; "0x..." where no function is known */
+};
+
 #endif

@@ -4,13 +4,22 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
 #include "tests/bpf/native/kernel.h"
 
 struct proc_command;
+struct kernel_name;
 int control(struct proc_command *command);
+int name_kernel(struct kernel_name *asked);
+
+static long bpf_snprintf(char *text, u32 size, const char *format, u64 *data, u32 bytes)
+{
+	return !strcmp(format, "%ps") && bytes == 8 ? snprintf(text, size, "at_%llx [m]", (unsigned long long)*data)
+						    : -1;
+}
 
 #include "bpf/control.bpf.c"
 
@@ -106,9 +115,19 @@ static void what_rests_wakes(void **state)
 	native__reset();
 }
 
+static void a_kernel_function_is_named(void **state)
+{
+	struct kernel_name name = {.address = 0xabc};
+
+	(void)state;
+	assert_int_equal(name_kernel(&name), 0);
+	assert_string_equal(name.text, "at_abc [m]");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_kernel_function_is_named),
 		cmocka_unit_test(what_has_ended_is_forgotten),
 		cmocka_unit_test(what_runs_is_not),
 		cmocka_unit_test(what_rests_wakes),

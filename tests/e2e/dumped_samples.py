@@ -17,7 +17,7 @@ RECDUMP = os.path.join(os.path.dirname(helpers.STEPFLAME), "tools", "recdump")
 CPU, WAIT = 1, 2
 Code = collections.namedtuple("Code", "file name first_line lines")
 Frame = collections.namedtuple("Frame", "file name line first_line")
-Sample = collections.namedtuple("Sample", "pid tid kind cause seconds waits stack cut time_ns")
+Sample = collections.namedtuple("Sample", "pid tid kind cause seconds waits stack cut time_ns kernel")
 
 
 def causes():
@@ -66,7 +66,7 @@ class Samples(list):
                 stack, cut = stacks.get(row["stack"], ((), True))  # a lost one is told of nowhere
                 numbers = (int(row[name]) for name in ("pid", "tid", "kind"))
                 cause, seconds = by_number[int(row["cause"])], int(row["weight_ns"]) / 1e9
-                self.append(Sample(*numbers, cause, seconds, int(row["waits"]), stack, cut, int(row["time_ns"])))
+                self.append(Sample(*numbers, cause, seconds, int(row["waits"]), stack, cut, int(row["time_ns"]), names.get(row["kernel"], "")))
 
     def of(self, **wanted):
         """Those with these values."""

@@ -199,6 +199,9 @@ def test_frames_lightning(bench):
     assert {s.pid for s in samples if any(f.name == "_worker_loop" for f in s.stack)} & workers
     actions = {a["name"] for a in helpers.report(record.file, "--advanced", "--all")["actions"]}
     assert actions & set(truth["actions"])
+    kernel = {s.kernel for s in samples if not s.kernel.startswith("bpf_prog_")} - {""}  # which are gone by now
+    with open("/proc/kallsyms") as f:
+        assert kernel and kernel <= {" ".join(line.split()[2:]) for line in f}
 
 
 def test_frames_plain(bench):

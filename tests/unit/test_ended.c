@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What a session knows of processes that have ended: what they paid, their rows, and children that nobody has looked at. */
 #include <bpf/bpf.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,18 +30,18 @@ static struct {
 	struct agg_val vals[ROWS_MAX];
 } rows;
 
-static int row_next(int fd, const void *key, void *next)
+/* All at once, and at the next call that there are no more. */
+static int row_batch(int fd, void *from, void *to, void *keys, void *vals, uint32_t *cnt,
+		     const struct bpf_map_batch_opts *options)
 {
-	size_t at = 0;
-
 	(void)fd;
-	while (key && at < rows.cnt && memcmp(&rows.keys[at], key, sizeof(rows.keys[at])))
-		at++;
-	at += key != NULL;
-	if (at >= rows.cnt)
-		return -1;
-	memcpy(next, &rows.keys[at], sizeof(rows.keys[at]));
-	return 0;
+	(void)to;
+	(void)options;
+	*cnt = from ? 0 : rows.cnt;
+	memcpy(keys, rows.keys, *cnt * sizeof(rows.keys[0]));
+	memcpy(vals, rows.vals, *cnt * sizeof(rows.vals[0]));
+	errno = ENOENT;
+	return from ? -1 : 0;
 }
 
 static int row_look(int fd, const void *key, void *val)
@@ -73,7 +74,7 @@ static int row_found(int fd, const void *key, void *val)
 	return row_look(fd, key, val) < 0 ? -1 : 0;
 }
 
-#define bpf_map_get_next_key           row_next
+#define bpf_map_lookup_batch           row_batch
 #define bpf_map_lookup_elem            row_found
 #define bpf_map_lookup_and_delete_elem row_take
 #define bpf_map__fd(map)               1

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * symbols__*: this process's code, compared with what the dynamic loader, nm and the compiler say; libraries that are
- * stripped, deleted or garbage; processes that end; the kernel's functions, compared with the lines of kallsyms.
+ * stripped, deleted or garbage; processes that end.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -399,79 +399,12 @@ static void test_ended(void **state)
 	symbols__free(symbols);
 }
 
-/* ---- the kernel ---- */
-
-static void test_kallsyms_text(void **state)
-{
-	struct kernel_symbols *symbols;
-	char path[sizeof(library)];
-
-	assert_true(write_text("zeros", "0000000000000000 T _stext\n0000000000000000 t f\t[m]\n"));
-	assert_int_equal(kernel_symbols__new(in_dir("zeros", path), &symbols), -EPERM);
-	assert_int_equal(kernel_symbols__new(in_dir("none", path), &symbols), -ENOENT);
-	assert_true(write_text("kallsyms",
-			       "ffffffff81000100 t __pad\nffffffff81000000 T do_it\nffffffff81000000 T __do_it\n"
-			       "ffffffff81000200 D data\nffffffff81000300 d more\ngarbage\n\nffff\nffff T\n"
-			       "ffffffffc0000000 t of_module\t[ext4]\nffffffff81000100 D __at_pad"));
-	assert_int_equal(kernel_symbols__new(in_dir("kallsyms", path), &symbols), 0);
-	assert_string_equal(kernel_symbols__find(symbols, 0xffffffff81000000), "do_it");
-	assert_string_equal(kernel_symbols__find(symbols, 0xffffffff810000ff), "do_it");
-	assert_string_equal(kernel_symbols__find(symbols, 0xffffffff81000100), "__pad");
-	assert_null(kernel_symbols__find(symbols, 0xffffffff81000200));
-	assert_null(kernel_symbols__find(symbols, 0xffffffff81000400));
-	assert_string_equal(kernel_symbols__find(symbols, 0xffffffffc0000010), "of_module [ext4]");
-	assert_null(kernel_symbols__find(symbols, 0xffffffffc1000000));
-	assert_null(kernel_symbols__find(symbols, 0));
-	kernel_symbols__free(symbols);
-	kernel_symbols__free(NULL);
-}
-
-static void test_kernel(void **state)
-{
-	struct symbols *symbols = symbols__new();
-	char line[1024], name[513], module[64], want[600], type;
-	size_t cnt = 0, same = 0;
-	unsigned long address;
-	FILE *f = fopen("/proc/kallsyms", "r");
-
-	while (f && fgets(line, sizeof(line), f)) {
-		module[0] = 0;
-		if (sscanf(line, "%lx %c %512s %63s", &address, &type, name, module) < 3 || !address ||
-		    !strchr("tT", type) || !strcmp(module, "[bpf]")) /* these come and go */
-			continue;
-		snprintf(want, sizeof(want), "%s%s%s", name, module[0] ? " " : "", module);
-		const char *text = symbols__kernel(symbols, address);
-
-		assert_non_null(text);
-		cnt++;
-		same += !strcmp(text, want);
-	}
-	if (f)
-		fclose(f);
-	assert_null(symbols__kernel(symbols, 0));
-	symbols__free(symbols);
-	if (!cnt) {
-		print_message("skipped: /proc/kallsyms hides its addresses (root sees them)\n");
-		skip();
-	}
-	print_message("%zu of %zu names are those of the line\n", same, cnt);
-	assert_true(same > cnt * 9 / 10); /* the others have several names */
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_own),
-		cmocka_unit_test(test_libc),
-		cmocka_unit_test(test_nm),
-		cmocka_unit_test(test_library),
-		cmocka_unit_test(test_odd_files),
-		cmocka_unit_test(test_jit),
-		cmocka_unit_test(test_garbage),
-		cmocka_unit_test(test_ended),
-		cmocka_unit_test(test_kallsyms_text),
-		cmocka_unit_test(test_kernel),
-		cmocka_unit_test(test_large_library),
+		cmocka_unit_test(test_own),     cmocka_unit_test(test_libc),      cmocka_unit_test(test_nm),
+		cmocka_unit_test(test_library), cmocka_unit_test(test_odd_files), cmocka_unit_test(test_jit),
+		cmocka_unit_test(test_garbage), cmocka_unit_test(test_ended),     cmocka_unit_test(test_large_library),
 	};
 
 	return cmocka_run_group_tests(tests, build, clean);

@@ -4,7 +4,6 @@
  * it.
  */
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -229,34 +228,6 @@ static void check_settings(struct doctor *d, uint64_t held)
 	}
 }
 
-/* Has a function of the kernel an address? Functions that this process may not see have the address 0. */
-static bool sees_kernel_symbols(void)
-{
-	FILE *file = fopen("/proc/kallsyms", "re");
-	unsigned long long address = 0;
-	char type = 0;
-
-	/* Before the functions there are variables of each processor, at small addresses from 0 on. */
-	while (file && fscanf(file, "%llx %c%*[^\n]", &address, &type) == 2 && tolower(type) != 't')
-		;
-	if (file)
-		fclose(file);
-	return address && tolower(type) == 't';
-}
-
-static void check_kernel_symbols(struct doctor *d)
-{
-	char value[16];
-
-	read_line("/proc/sys/kernel/kptr_restrict", value, sizeof(value));
-	if (sees_kernel_symbols())
-		add_check(d, "kptr_restrict", OK, NULL, "%s: the kernel's functions have names", value);
-	else
-		add_check(d, "kptr_restrict", WARN,
-			  "set kernel.kptr_restrict to 0 or 1 by sysctl, and run it as root or with CAP_SYSLOG",
-			  "%s: the kernel's functions have no names in stacks", value);
-}
-
 /* What the kernel and this process's rights allow: capabilities, namespaces, security modules, sysctls. */
 static void check_rights(struct doctor *d)
 {
@@ -268,7 +239,6 @@ static void check_rights(struct doctor *d)
 	check_yama(d);
 	check_selinux(d);
 	check_settings(d, held);
-	check_kernel_symbols(d);
 }
 
 /* ---- what else a recording needs ---- */

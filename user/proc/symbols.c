@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Texts for instruction pointers. In: /proc/PID/maps, the mapped files, /proc/kallsyms. Out: texts.
+ * Texts for instruction pointers. In: /proc/PID/maps, the mapped files. Out: texts.
  * One thread.
  *	(pid, ip) -> range -> file and offset -> function -> text
  * Ranges are those of the process when maps was last read. Processes share files, and a file is
@@ -9,7 +9,6 @@
  */
 #include "user/proc/symbols.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -222,152 +221,6 @@ static int function_table__name(const struct function_table *table, size_t index
 	return 0;
 }
 
-/* ---- functions of the kernel, its modules and BPF programs, as kallsyms lists them when it is read ---- */
-
-#define NAMES_MAX_BYTES (64u << 20)
-/*
- * kallsyms gives no sizes, so a function ends where the next symbol begins. Code that was loaded
- * after the list was read (a module, a BPF program) must not be taken for the function before it,
- * so a function also ends after this many bytes.
- */
-#define FUNCTION_MAX_BYTES 65536
-
-struct kernel_symbol {
-	uint64_t address;
-	uint32_t name; /* offset in names; 0: not a function */
-};
-
-struct kernel_symbols {
-	struct array symbols; /* of struct kernel_symbol, by address, no two the same */
-	size_t names_size, names_room;
-	char *names;
-};
-
-/* "ffffffff81000000 T _stext", "ffffffffc0401000 t ext4_readahead	[ext4]" */
-static int parse_kallsyms_line(struct kernel_symbols *s, char *line)
-{
-	char *at, *name, *module;
-	struct kernel_symbol *symbol;
-	uint64_t address = strtoull(line, &at, 16);
-	size_t len;
-	char type;
-
-	if (!address || at[0] != ' ' || !at[1] || at[2] != ' ')
-		return 0;
-	type = at[1];
-	name = at + 3;
-	name[strcspn(name, "\n")] = 0;
-	module = strchr(name, '\t');
-	if (module)
-		*module = ' ';
-	len = strchr("tTwW", type) ? strlen(name) + 1 : 0;
-	if (s->names_size + len > NAMES_MAX_BYTES)
-		return -EFBIG;
-	if (s->names_size + len >= s->names_room) {
-		char *grown = realloc(s->names, 2 * s->names_room + len + 4096);
-
-		if (!grown)
-			return -ENOMEM;
-		s->names_room = 2 * s->names_room + len + 4096;
-		s->names = grown;
-	}
-	symbol = array__add(&s->symbols, sizeof(*symbol));
-	if (!symbol)
-		return -ENOMEM;
-	if (!s->names_size)
-		s->names[s->names_size++] = 0;
-	*symbol = (struct kernel_symbol){address, len ? (uint32_t)s->names_size : 0};
-	memcpy(s->names + s->names_size, name, len);
-	s->names_size += len;
-	return 0;
-}
-
-static int compare_symbol_addresses(const void *a, const void *b)
-{
-	uint64_t x = ((const struct kernel_symbol *)a)->address, y = ((const struct kernel_symbol *)b)->address;
-
-	return x < y ? -1 : x > y;
-}
-
-/*
- * Leaves one symbol for each address and only the first of consecutive data symbols, and gives the
- * spare memory back.
- */
-static void merge_symbols(struct kernel_symbols *s)
-{
-	struct kernel_symbol *symbols = s->symbols.items, *last = symbols, *shrunk;
-	char *names;
-
-	qsort(symbols, s->symbols.cnt, sizeof(*symbols), compare_symbol_addresses);
-	for (size_t i = 1; i < s->symbols.cnt; i++) {
-		const struct kernel_symbol *next = &symbols[i];
-
-		if (next->address == last->address) {
-			if (next->name && (!last->name || is_better_name(s->names + next->name, s->names + last->name)))
-				last->name = next->name;
-		} else if (next->name || last->name) {
-			*++last = *next;
-		}
-	}
-	s->symbols.cnt = (size_t)(last - symbols) + 1;
-	shrunk = reallocarray(symbols, s->symbols.cnt, sizeof(*shrunk));
-	if (shrunk)
-		s->symbols.items = shrunk;
-	names = realloc(s->names, s->names_size);
-	if (names)
-		s->names = names;
-}
-
-static void kernel_symbols__free(struct kernel_symbols *s)
-{
-	if (!s)
-		return;
-	free(s->symbols.items);
-	free(s->names);
-	free(s);
-}
-
-/* 0 or -errno (-EPERM: kernel.kptr_restrict hides the addresses). Reads some 10 MB, once. */
-static int kernel_symbols__new(const char *path, struct kernel_symbols **out)
-{
-	struct kernel_symbols *s = calloc(1, sizeof(*s));
-	size_t room = 0;
-	char *line = NULL;
-	FILE *file;
-	int err = 0;
-
-	if (!s)
-		return -ENOMEM;
-	file = fopen(path, "re");
-	if (!file)
-		err = -errno;
-	while (!err && getline(&line, &room, file) > 0)
-		err = parse_kallsyms_line(s, line);
-	if (!err && !s->symbols.cnt)
-		err = -EPERM;
-	if (file)
-		fclose(file);
-	free(line);
-	if (err) {
-		kernel_symbols__free(s);
-		return err;
-	}
-	merge_symbols(s);
-	*out = s;
-	return 0;
-}
-
-/* "tcp_sendmsg", "ext4_readahead [ext4]", or NULL. Owned by symbols. */
-static const char *kernel_symbols__find(const struct kernel_symbols *s, uint64_t ip)
-{
-	const struct kernel_symbol *symbols = s->symbols.items;
-	size_t low = SEARCH(i, 0, s->symbols.cnt, symbols[i].address <= ip);
-
-	if (!low || !symbols[low - 1].name || ip - symbols[low - 1].address >= FUNCTION_MAX_BYTES)
-		return NULL;
-	return s->names + symbols[low - 1].name;
-}
-
 /* ---- what is known ---- */
 
 /* More than jobs have. Beyond these limits, addresses get a shorter text, or no text. */
@@ -426,9 +279,6 @@ struct symbols {
 	struct known_process processes[PROCESSES_MAX];
 	struct symbols_file *files[FILES_MAX];
 	struct text_slot texts[TEXT_SLOTS];
-	struct kernel_symbols *kernel;
-	bool kernel_known;
-	char kernel_text[SYMBOL_TEXT_MAX];
 };
 
 /* Valid UTF-8 on one line. */
@@ -742,21 +592,6 @@ int symbols__function(struct symbols *s, pid_t pid, uint64_t address, char *mang
 	return function_table__name(range->file->table, (size_t)function, mangled, size);
 }
 
-const char *symbols__kernel(struct symbols *s, uint64_t ip)
-{
-	const char *name;
-
-	if (!s->kernel_known) {
-		s->kernel_known = true;
-		kernel_symbols__new("/proc/kallsyms", &s->kernel);
-	}
-	name = s->kernel ? kernel_symbols__find(s->kernel, ip) : NULL;
-	if (!name)
-		return NULL;
-	put_clean(s->kernel_text, sizeof(s->kernel_text), name);
-	return s->kernel_text;
-}
-
 struct symbols *symbols__new(void)
 {
 	return calloc(1, sizeof(struct symbols));
@@ -769,6 +604,5 @@ void symbols__free(struct symbols *s)
 	while (s->process_cnt)
 		symbols__forget(s, s->processes[0].pid);
 	symbols__drop_texts(s);
-	kernel_symbols__free(s->kernel);
 	free(s);
 }

@@ -20,12 +20,11 @@ void symbols__free(struct symbols *symbols);
 /*
  * symbols__user returns "at::native::copy_ (libtorch_cpu.so)", "memcpy (libc.so.6)", "libcuda.so.1"
  * when no symbol names the function, "[jit]" (executable memory that is not an ELF file), "[vdso]",
- * or NULL: not mapped, or the process was gone before the first query. symbols__kernel returns
- * "do_sys_poll", "ext4_readahead [ext4]", or NULL. C++ names are without types (demangle.h). UTF-8
- * without control characters, less than SYMBOL_TEXT_MAX bytes; valid until the next call.
+ * or NULL: not mapped, or the process was gone before the first query. C++ names are without types
+ * (demangle.h). UTF-8 without control characters, less than SYMBOL_TEXT_MAX bytes; valid until the
+ * next call.
  */
 const char *symbols__user(struct symbols *symbols, pid_t pid, uint64_t ip);
-const char *symbols__kernel(struct symbols *symbols, uint64_t ip);
 
 /*
  * The mangled name, cut to size, of the function that begins at that address. 0, -ENOENT when no

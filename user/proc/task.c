@@ -112,11 +112,8 @@ static void task__read_blocked(pid_t pid, struct task *task)
 		task->blocked_s = now > ran ? (now - ran) / 1e3 : 0;
 }
 
-/*
- * Reads a state and a system call of the same moment: reads both again when the thread ran in
- * between.
- */
-int task__read(pid_t pid, pid_t tid, struct task *out)
+/* Reads both again when the thread ran in between. */
+int task__read_call(pid_t pid, pid_t tid, struct task *out)
 {
 	int err = 0;
 
@@ -133,32 +130,46 @@ int task__read(pid_t pid, pid_t tid, struct task *out)
 		return err;
 	if (out->state == 'R')
 		out->syscall = TASK_SYSCALL_UNKNOWN;
+	return 0;
+}
+
+int task__read(pid_t pid, pid_t tid, struct task *out)
+{
+	int err = task__read_call(pid, tid, out);
+
+	if (err)
+		return err;
 	task__read_nstid(pid, out);
 	task__read_blocked(pid, out);
 	return 0;
 }
 
-/*
- * Reads "NS-ON-CPU NS-IN-QUEUE RUNS" first: a thread that still runs then and falls asleep
- * afterwards waits, too.
- */
-int task__waits(pid_t pid, pid_t tid, pid_t *nstid, uint64_t *runs)
+int task__runs(pid_t pid, pid_t tid, uint64_t *runs)
 {
-	struct task task = {.tid = tid};
 	size_t size;
 	char *text;
 	int err = proc__slurp(pid, tid, "schedstat", &text, &size);
 
-	if (!err) {
-		err = sscanf(text, "%*u %*u %" SCNu64, runs) == 1 ? 0 : -EINVAL;
-		free(text);
-	}
-	err = err ?: task__stat(pid, &task);
 	if (err)
 		return err;
+	err = sscanf(text, "%*u %*u %" SCNu64, runs) == 1 ? 0 : -EINVAL;
+	free(text);
+	return err;
+}
+
+/* Reads the runs first: a thread that still runs then and falls asleep afterwards waits, too. */
+int task__waits(pid_t pid, pid_t tid, pid_t *nstid, uint64_t *runs)
+{
+	struct task task = {.tid = tid};
+	int err = task__runs(pid, tid, runs) ?: task__stat(pid, &task);
+
+	if (err)
+		return err;
+	if (task.state != 'S' && task.state != 'D')
+		return -EAGAIN;
 	task__read_nstid(pid, &task);
 	*nstid = task.nstid;
-	return task.state == 'S' || task.state == 'D' ? 0 : -EAGAIN;
+	return 0;
 }
 
 int task__list(pid_t pid, pid_t **out)

@@ -39,10 +39,16 @@ int task__list(pid_t pid, pid_t **out);
  */
 int task__read(pid_t pid, pid_t tid, struct task *out);
 
+/* The same, but only name, state, processor and system call: these are of the same moment. */
+int task__read_call(pid_t pid, pid_t tid, struct task *out);
+
+/* How often a thread has been put on a processor. 0, or -errno when the kernel does not say. */
+int task__runs(pid_t pid, pid_t tid, uint64_t *runs);
+
 /*
  * Checks whether a thread waits. 0: it waits, *nstid is its id in its own namespace and *runs is
- * how often it has been put on a processor: a thread has waited all the time between two calls that
- * return the same count. -EAGAIN: it does not wait; or -errno when the kernel does not say.
+ * that of task__runs: a thread waits as long as the count stays the same. -EAGAIN: it does not wait;
+ * or -errno when the kernel does not say.
  */
 int task__waits(pid_t pid, pid_t tid, pid_t *nstid, uint64_t *runs);
 

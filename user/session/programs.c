@@ -292,6 +292,13 @@ int programs__command(struct stepflame_bpf *skel, const struct proc_command *com
 	return err ?: opts.retval ? -ESRCH : 0;
 }
 
+bool programs__name_kernel(struct stepflame_bpf *skel, struct kernel_name *name)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .ctx_in = name, .ctx_size_in = sizeof(*name));
+
+	return !bpf_prog_test_run_opts(bpf_program__fd(skel->progs.name_kernel), &opts) && name->text[0] != '0';
+}
+
 int programs__iterate(struct bpf_program *program)
 {
 	struct bpf_link *link = bpf_program__attach_iter(program, NULL);

@@ -10,6 +10,7 @@
 
 struct stepflame_bpf;
 struct proc_command;
+struct kernel_name;
 struct bpf_program;
 
 /* What uprobes can do and cost on this machine, as a test on stepflame itself finds. */
@@ -41,6 +42,9 @@ int programs__load(programs_configure configure, void *ctx, struct stepflame_bpf
  * not know that pid; or -errno.
  */
 int programs__command(struct stepflame_bpf *skel, const struct proc_command *command);
+
+/* Sets the name of the kernel's function at name->address. false: the kernel knows none. */
+bool programs__name_kernel(struct stepflame_bpf *skel, struct kernel_name *name);
 
 /* Runs an iterator once over the host's threads. 0 or -errno. */
 int programs__iterate(struct bpf_program *program);

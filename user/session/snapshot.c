@@ -113,8 +113,6 @@ static void sum_cost(const struct session *s, const struct hit_sums *sums, struc
 	cost->hit_ns = sums->busiest.hits ? sums->busiest.hits_ns / sums->busiest.hits : s->selftest.hit_ns;
 	cost->attach_ns = s->attach_ns;
 	cost->detach_ns = s->detach_ns;
-	cost->own_cpu_ns = session__cpu_ns() - s->cpu_start_ns;
-	cost->own_rss_bytes = session__rss_bytes();
 	SOURCES_CALL(cost, s, cost);
 }
 
@@ -127,28 +125,42 @@ static bool is_loss(enum counter c)
 	       c != CNT_GPU_UNTIMED;
 }
 
+/* Reads the next rows. A bucket without room for all of its rows would end the walk. */
+static void read_batch(struct row_walk *walk)
+{
+	uint32_t cnt = ROW_BATCH;
+
+	walk->done = bpf_map_lookup_batch(walk->fd, walk->begun ? &walk->batch : NULL, &walk->batch, walk->keys,
+					  walk->vals, &cnt, NULL);
+	walk->cnt = walk->done && errno != ENOENT ? 0 : cnt;
+	walk->at = 0;
+	walk->begun = true;
+}
+
 bool row_walk__next(const struct session *s, struct row_walk *walk)
 {
 	uint8_t *key = (uint8_t *)(walk->record + 1), *val = key + walk->key_bytes;
-	const struct ended_pid *pid;
-	bool ended;
+	size_t val_bytes = walk->record->size - sizeof(*walk->record) - walk->key_bytes;
 
-	if (!walk->begun)
-		walk->more = !bpf_map_get_next_key(walk->fd, NULL, walk->next);
-	walk->begun = true;
-	while (walk->more) {
-		memcpy(key, walk->next, walk->key_bytes);
-		walk->more = !bpf_map_get_next_key(walk->fd, key, walk->next);
+	for (;;) {
+		const struct ended_pid *pid;
+		bool ended;
+
+		while (walk->at == walk->cnt && !walk->done)
+			read_batch(walk);
+		if (walk->at == walk->cnt)
+			return false;
+		memcpy(key, walk->keys + walk->at * walk->key_bytes, walk->key_bytes);
+		memcpy(val, walk->vals + walk->at * val_bytes, val_bytes);
+		walk->at++;
 		pid = MAP_FIND(&s->ended_pids, struct ended_pid, (const uint32_t *)key);
 		ended = pid && !pid->reused;
-		if (ended ? bpf_map_lookup_and_delete_elem(walk->fd, key, val)
-			  : bpf_map_lookup_elem(walk->fd, key, val))
+		if (ended && bpf_map_lookup_and_delete_elem(walk->fd, key, val))
 			continue;
 		walk->record->flags = ended ? REC_ENDED : 0;
 		walk->deleted += ended;
 		return true;
 	}
-	return false;
 }
 
 static int emit_rows(struct session *s)
@@ -275,6 +287,8 @@ static int emit_window(struct session *s)
 	struct rec_cost cost = {.hdr = {.type = REC_COST, .size = sizeof(cost)}};
 
 	measure_window(s, &window, &cost);
+	cost.own_cpu_ns = session__cpu_ns() - s->cpu_start_ns;
+	cost.own_rss_bytes = session__rss_bytes();
 	session__emit(s, &window.hdr);
 	return session__emit(s, &cost.hdr);
 }

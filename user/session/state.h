@@ -97,7 +97,6 @@ struct target {
 	bool forked;             /* a fork: has its parent's memory layout, which BPF has copied */
 	uint64_t look_at_ns;     /* when to look at it again, if pending */
 	uint64_t checked_ns;     /* when it was last known to live */
-	uint64_t counted_ns;     /* when its interpreters were last counted */
 	uint64_t since_ns;       /* when it started, or stepflame saw its exec */
 	uint64_t torch_ns;       /* when the session found torch in it */
 	bool files_refused;      /* it maps too many files with probes, and a note says so */
@@ -322,6 +321,8 @@ uint64_t session__rss_bytes(void);
 int snapshot__emit(struct session *s);
 /* t: a main process. */
 void window_sums__add(struct window_sums *sums, const struct target *t, const struct proc *proc);
+#define ROW_BATCH 64 /* more than meet in one bucket of a map */
+
 /*
  * A walk over the rows of a map whose keys begin with a pid. It deletes the rows of processes that
  * have ended.
@@ -331,8 +332,10 @@ struct row_walk {
 	struct rec_hdr *record; /* a header, the key, the value: takes each row */
 	size_t key_bytes;       /* up to 32 */
 	uint64_t deleted;       /* rows so far */
-	bool begun, more;
-	uint8_t next[32]; /* the key of the next row */
+	/* Rows that were read together. */
+	uint32_t batch, cnt, at; /* where the map goes on; how many; how many of these were taken */
+	bool begun, done;
+	uint8_t keys[ROW_BATCH * 32], vals[ROW_BATCH * sizeof(struct agg_val)]; /* the largest ones */
 };
 
 /* false: there is no further row. */

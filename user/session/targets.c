@@ -37,8 +37,7 @@
 #define START_RESOLUTION_NS (1000 * 1000000ULL)
 /* Up to so many targets are checked each time; of more each is so much more seldom. */
 #define CHECKED_TOGETHER 4
-#define CHECK_NS         (100 * 1000000ULL)
-#define COUNT_NS         (1000 * 1000000ULL) /* the same of how many interpreters they have */
+#define CHECK_NS         (1000 * 1000000ULL)
 /* A process joins its group some time after it has started, a job without ranks never does. */
 #define RANK_LOOK_NS     (500 * 1000000ULL)
 #define RANK_LOOK_MAX_NS (512 * 1000000000ULL)
@@ -795,18 +794,17 @@ int targets__timeout_ms(const struct session *s, int timeout_ms)
 #define MINOR_TSS_CURRENT 12
 
 /* From one check to the next: up to CHECKED_TOGETHER targets are checked each time, and of more each the more seldom. */
-static uint64_t check_interval_ns(const struct session *s, uint64_t ns)
+static uint64_t check_interval_ns(const struct session *s)
 {
 	size_t rounds = (s->target_cnt + CHECKED_TOGETHER - 1) / CHECKED_TOGETHER;
 
-	return rounds * ns;
+	return rounds * CHECK_NS;
 }
 
-static void note_interpreters(struct session *s, struct target *t, uint64_t now)
+static void note_interpreters(struct session *s, struct target *t)
 {
-	if (!t->has_python || t->interpreters_noted || now - t->counted_ns < check_interval_ns(s, COUNT_NS))
+	if (!t->has_python || t->interpreters_noted)
 		return;
-	t->counted_ns = now;
 	if (py_thread__interpreters(t->process.pid, t->python.runtime, t->python.walk) < 2)
 		return;
 	t->interpreters_noted = true;
@@ -827,12 +825,12 @@ static void check_life(struct session *s, struct target *t, uint64_t now)
 	if (!process__alive(&t->process))
 		end_gone_target(s, t);
 	else
-		note_interpreters(s, t, now);
+		note_interpreters(s, t);
 }
 
 void targets__tend(struct session *s)
 {
-	uint64_t now = session__now_ns(), check_ns = check_interval_ns(s, CHECK_NS);
+	uint64_t now = session__now_ns(), check_ns = check_interval_ns(s);
 
 	s->progress.alive = false;
 	for (size_t i = 0; i < s->target_cnt; i++) {

@@ -306,28 +306,90 @@ static void code__clear(struct py_code *code)
 	memset(code, 0, sizeof(*code));
 }
 
-/* Fills a code, unless it is filled and still the same. */
+struct body_request {
+	pid_t pid;
+	struct py_layout layout;
+	struct code_head head;
+	bool lines;
+};
+
+/* What a head points at. */
+struct code_body {
+	uint32_t file_bytes, name_bytes, lines_bytes; /* 0: not readable */
+	char bytes[];                                 /* the three, one after the other */
+};
+
+static char *put_bytes(char *to, const void *from, uint32_t bytes)
+{
+	if (bytes)
+		memcpy(to, from, bytes);
+	return to + bytes;
+}
+
+static int read_body_in_deputy(const void *in, struct deputy_out *out)
+{
+	const struct body_request *r = in;
+	struct code_body *body = (void *)out->bytes;
+	const struct rec_code record = {.pid = (uint32_t)r->pid,
+					.table_bytes = -1,
+					.line_table = r->head.line_table,
+					.first_line = (uint32_t)r->head.first_line};
+	struct rec_code *lines = NULL;
+	char *file, *name = NULL, *end;
+	int err;
+
+	if (r->lines)
+		py_lines__complete(&r->layout, &record, &lines);
+	err = py_object__str(r->pid, &r->layout, r->head.file, &file);
+	if (err != -ENOMEM)
+		err = py_object__str(r->pid, &r->layout, r->head.name, &name);
+	body->file_bytes = file ? strlen(file) + 1 : 0;
+	body->name_bytes = name ? strlen(name) + 1 : 0;
+	body->lines_bytes = lines ? lines->hdr.size : 0;
+	end = put_bytes(body->bytes, file, body->file_bytes);
+	end = put_bytes(end, name, body->name_bytes);
+	end = put_bytes(end, lines, body->lines_bytes);
+	out->size = (size_t)(end - out->bytes);
+	free(file);
+	free(name);
+	free(lines);
+	return err == -ENOMEM ? err : 0;
+}
+
+/* NULL: there are none, or no memory. */
+static void *take_bytes(const char **from, uint32_t bytes)
+{
+	void *taken = bytes ? malloc(bytes) : NULL;
+
+	if (taken)
+		memcpy(taken, *from, bytes);
+	*from += bytes;
+	return taken;
+}
+
+/* Fills a code, unless it is filled and still the same. By one work, since a code takes some twenty reads. */
 static int reader__fill(const struct stack_reader *r, struct py_code *code, uint64_t address)
 {
-	const struct py_layout *layout = &r->py->layout;
-	struct rec_code record = {.pid = (uint32_t)r->pid, .table_bytes = -1};
-	struct code_head head;
-	int err = reader__head(r, address, &head);
+	struct body_request request = {.pid = r->pid, .layout = r->py->layout, .lines = r->lines};
+	const struct deputy_out *out;
+	const struct code_body *body;
+	const char *at;
+	int err = reader__head(r, address, &request.head);
 
-	if (err || (code->address == address && !memcmp(&head, &code->head, sizeof(head))))
+	if (err || (code->address == address && !memcmp(&request.head, &code->head, sizeof(code->head))))
 		return err;
 	code__clear(code);
-	code->address = address;
-	code->head = head;
-	record.line_table = head.line_table;
-	record.first_line = (uint32_t)head.first_line;
-	if (r->lines)
-		py_lines__complete(layout, &record, &code->lines);
-	err = py_object__str(r->pid, layout, head.file, &code->file);
-	if (err == -ENOMEM)
+	err = deputy__run(r->pid, read_body_in_deputy, &request, sizeof(request), &out);
+	if (err)
 		return err;
-	err = py_object__str(r->pid, layout, head.name, &code->name);
-	return err == -ENOMEM ? err : 0;
+	code->address = address;
+	code->head = request.head;
+	body = (const void *)out->bytes;
+	at = body->bytes;
+	code->file = take_bytes(&at, body->file_bytes);
+	code->name = take_bytes(&at, body->name_bytes);
+	code->lines = take_bytes(&at, body->lines_bytes);
+	return 0;
 }
 
 /* Reads the code objects of the chain, each once, and checks each again in each attempt. */

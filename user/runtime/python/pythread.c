@@ -318,19 +318,18 @@ uint64_t py_thread__gil_holder(pid_t pid, const struct python *python)
 	return locked == 1 ? holder : 0;
 }
 
-/*
- * glibc's struct pthread has the thread's id, as the process sees it, at 0x2d0 (nptl/descr.h,
- * x86-64).
- */
+/* The begin of glibc's struct pthread, x86-64 (nptl/descr.h). */
+struct pthread {
+	uint64_t self;
+	char pad[0x2c8];
+	pid_t tid; /* as the process sees it */
+};
+
 static pid_t pthread__tid(pid_t pid, uint64_t pthread)
 {
-	uint64_t self;
-	pid_t tid;
+	struct pthread head;
 
-	if (process__read_memory(pid, pthread, &self, sizeof(self)) || self != pthread ||
-	    process__read_memory(pid, pthread + 0x2d0, &tid, sizeof(tid)))
-		return 0;
-	return tid;
+	return process__read_memory(pid, pthread, &head, sizeof(head)) || head.self != pthread ? 0 : head.tid;
 }
 
 /*

@@ -33,6 +33,7 @@
 struct asked {
 	pid_t pid, tid;
 	uint32_t looks;
+	uint64_t runs;          /* of the wait that was looked at last: the same wait says nothing new */
 	struct py_thread state; /* without tstate: not known yet */
 	struct py_awaited last; /* of AWAITED_ACQUIRE, with its lock; lock 0: none yet */
 };
@@ -174,7 +175,7 @@ static bool look_at_call(struct awaited *own, const struct target *t, const stru
 {
 	struct task task;
 
-	if (task__read(asked->pid, asked->tid, &task))
+	if (task__read_call(asked->pid, asked->tid, &task))
 		return false;
 	if (far_files__is_call(task.syscall)) {
 		look_at_files(own, asked, &task, at, far);
@@ -207,7 +208,7 @@ static void look_at(struct session *s, struct asked *asked)
 	const struct target *t = targets__find(s, asked->pid);
 	char far[FAR_FILES_BYTES] = "";
 	struct py_awaited at;
-	uint64_t runs, after;
+	uint64_t runs = 0, after;
 	pid_t nstid;
 	int err;
 
@@ -217,8 +218,9 @@ static void look_at(struct session *s, struct asked *asked)
 		return;
 	}
 	err = task__waits(asked->pid, asked->tid, &nstid, &runs);
-	if (err == -EAGAIN) /* it runs */
+	if (err == -EAGAIN || (!err && runs == asked->runs)) /* it runs; or it still waits */
 		return;
+	asked->runs = runs;
 	err = err ?: find_state(t, asked, nstid);
 	if (err) {
 		asked->looks = LOOKS_MAX;
@@ -228,7 +230,7 @@ static void look_at(struct session *s, struct asked *asked)
 		return;
 	if (!look_at_call(state_of(s), t, asked, &at, far))
 		return;
-	if (task__waits(asked->pid, asked->tid, &nstid, &after) || runs != after)
+	if (task__runs(asked->pid, asked->tid, &after) || runs != after)
 		return;
 	if (!emit(s, t, &at, far))
 		asked->looks += LOOK_AGAIN - 1;

@@ -199,7 +199,7 @@ static int read_waiting_thread(struct session *s, struct waiting *waiting, const
 		return 0;
 	err = py_stack__read(seen.pid, &python->process, state->tstate, true, &stack);
 	seen.until_ns = session__now_ns();
-	if (!err && !stack.moving && !task__waits(seen.pid, tid, &nstid, &runs_after) && runs == runs_after)
+	if (!err && !stack.moving && !task__runs(seen.pid, tid, &runs_after) && runs == runs_after)
 		seen.stack = emit_stack(s, seen.pid, &stack);
 	py_stack__release(&stack);
 	if (!seen.stack)
@@ -521,6 +521,13 @@ static uint64_t symbol_id(struct session *s, const char *text)
 	return id;
 }
 
+static uint64_t kernel_symbol_id(struct session *s, uint64_t address)
+{
+	struct kernel_name name = {.address = address};
+
+	return address && programs__name_kernel(s->skel, &name) ? symbol_id(s, name.text) : 0;
+}
+
 static bool on_sample(struct session *s, const struct rec_hdr *record)
 {
 	struct sampler *sampler = state_of(s)->sampler;
@@ -531,7 +538,7 @@ static bool on_sample(struct session *s, const struct rec_hdr *record)
 	if (!named.stack)
 		named.stack = waiting__stack(&sampler->waiting, &named);
 	named.native = symbol_id(s, symbols__user(sampler->symbols, named.pid, named.native));
-	named.kernel = named.kernel ? symbol_id(s, symbols__kernel(sampler->symbols, named.kernel)) : 0;
+	named.kernel = kernel_symbol_id(s, named.kernel);
 	awaited__note(s, &named);
 	session__emit(s, &named.hdr);
 	return true;
