@@ -87,9 +87,11 @@ struct pass {
 	u64 child_ns;     /* as in struct span */
 	u64 before_ns[2]; /* phase_ns of PHASE_OTHER and PHASE_DATA at start_ns */
 	u32 fetches;
-	u32 depth;  /* spans around the fetches */
-	u32 trains; /* the thread has made a backward or an optimizer step */
-	u32 empty;  /* the last fetch found no batch */
+	u32 depth;     /* spans around the fetches */
+	u32 trains;    /* the thread has made a backward or an optimizer step */
+	u32 empty;     /* the last fetch found no batch */
+	u32 data_seen; /* struct thread's, before the first fetch */
+	u32 pad;
 };
 
 /* The open CUDA or NCCL call of a thread. */
@@ -138,6 +140,7 @@ struct thread {
 	u32 rule_steps[RULE_ROOM]; /* boundaries by each rule, in this step_epoch */
 	u32 data_seen;             /* state of its own DataLoader: bpf/steps.h */
 	u32 updates;               /* steps of optimizers since one ended a step */
+	u32 fetched;               /* batches before it was known that it trains */
 	u64 sequence_at;           /* address of its at::sequence_number; 0: unknown yet */
 	u64 tstate; /* its PyThreadState, as seen while it held the GIL (torch releases the GIL); 0: not seen yet */
 	struct span spans[SPAN_DEPTH];

@@ -19,6 +19,7 @@
 #include "bpf/span.h"
 
 #define PASS_FETCHES 2
+#define PASS_LOOKS   64 /* batches of a thread that may not train: for these its loops are told apart */
 
 struct loop_walk {
 	u64 frame, hash;
@@ -99,7 +100,7 @@ __weak __noinline int fetch__raised(struct thread *t, const struct proc *proc)
 
 static __always_inline bool pass__is_evaluation(const struct pass *pass)
 {
-	return pass->loop && pass->fetches >= PASS_FETCHES;
+	return pass->trains && pass->loop && pass->fetches >= PASS_FETCHES;
 }
 
 /* A step ends: its part of the pass is validation. */
@@ -107,6 +108,13 @@ static __always_inline void pass__cut(struct thread *t)
 {
 	if (pass__is_evaluation(&t->pass))
 		phase__validate(t, t->pass.before_ns);
+}
+
+/* The batches of a pass are for no optimizer, whether or not it is known yet that the thread trains. */
+static __always_inline void pass__leave(struct thread *t)
+{
+	if (t->pass.loop && t->pass.fetches >= PASS_FETCHES)
+		t->data_seen = t->pass.data_seen;
 }
 
 /* Emits the pass so far as a SPAN_VALIDATION, if it has enough fetches. */
@@ -135,19 +143,21 @@ static __always_inline void pass__fetch(struct thread *t, const struct proc *pro
 {
 	struct pass *pass = &t->pass;
 
-	if (!pass->trains || proc->landmarks.profile_code)
+	if (proc->landmarks.profile_code || (!pass->trains && t->fetched >= PASS_LOOKS))
 		return;
 	pass->fetching = loop__of(t, proc);
 	if (pass->loop && pass->fetching == pass->loop) {
 		pass->fetches++;
 		return;
 	}
+	pass__leave(t);
 	pass__emit(t, proc, pid);
 	pass->loop = pass->fetching == pass->trained ? 0 : pass->fetching;
 	pass->fetches = 1;
 	pass->start_ns = t->now_ns;
 	pass->child_ns = 0;
 	pass->depth = t->depth;
+	pass->data_seen = t->data_seen;
 	phase__keep(t, pass->before_ns);
 }
 
@@ -156,12 +166,14 @@ static __always_inline void pass__fetched(struct thread *t, const struct proc *p
 {
 	struct pass *pass = &t->pass;
 
+	pass->empty = 0;
 	if (t->phase != PHASE_OTHER || proc->landmarks.profile_code)
 		return;
 	pass->empty = fetch__raised(t, proc);
 	if (!pass->empty)
 		return;
 	if (pass->fetching == pass->loop) {
+		pass__leave(t);
 		pass__emit(t, proc, pid);
 		pass->loop = 0;
 	}

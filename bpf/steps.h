@@ -218,13 +218,35 @@ __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pi
  */
 static __always_inline void step__fetched(struct thread *t, struct proc *proc)
 {
+	if (t->pass.empty)
+		return;
 	t->data_seen = DATA_EVER | DATA_FOR_OPTIMIZER | DATA_FOR_BACKWARD;
 	if (t->pass.trains)
 		return;
+	t->fetched++;
 	proc->steps.data_seen = DATA_EVER;
 	__sync_fetch_and_add(&proc->steps.fetched, 1);
 	__sync_fetch_and_add(&proc->steps.for_optimizer, 1);
 	__sync_fetch_and_add(&proc->steps.for_backward, 1);
+}
+
+static __always_inline void step__take_off(u32 *cnt, u32 less)
+{
+	if (*cnt >= less)
+		__sync_fetch_and_add(cnt, -less);
+}
+
+/* The thread trains: batches that it fetched before that was known are for no other thread. */
+static __always_inline void step__keeps_own(struct thread *t, struct proc *proc)
+{
+	if (!t->fetched)
+		return;
+	step__take_off(&proc->steps.fetched, t->fetched);
+	step__take_off(&proc->steps.for_optimizer, t->fetched);
+	step__take_off(&proc->steps.for_backward, t->fetched);
+	if (!proc->steps.fetched)
+		proc->steps.data_seen = 0;
+	t->fetched = 0;
 }
 
 /*
@@ -252,8 +274,10 @@ static __always_inline bool step__takes_batch(struct thread *t, u32 own, u32 *ah
  */
 static __always_inline bool step__is_first_update(struct thread *t, struct proc *proc)
 {
-	u32 fetched = proc->steps.fetched, each = 1, updates;
+	u32 fetched, each = 1, updates;
 
+	step__keeps_own(t, proc);
+	fetched = proc->steps.fetched;
 	t->updates++;
 	if (fetched) {
 		updates = __sync_fetch_and_add(&proc->steps.updates, 1) + 1;
@@ -292,6 +316,7 @@ static __always_inline void step__optimizer(struct thread *t, struct proc *proc,
 /* For plain loops: ignores a backward inside a Lightning action or an optimizer's closure. */
 static __always_inline void step__backward(struct thread *t, struct proc *proc, u32 pid)
 {
+	step__keeps_own(t, proc);
 	if (t->phase != PHASE_OTHER || (!step__takes_batch(t, DATA_FOR_BACKWARD, &proc->steps.for_backward) &&
 					t->data_seen | proc->steps.data_seen))
 		return;

@@ -233,6 +233,53 @@ static void test_evaluation_of_steps(void **state)
 }
 
 /* Nothing is trained: forward lies between the fetches, once that is the rule. */
+static void expect_steps_by(u32 rule, u64 steps)
+{
+	assert_int_equal(job.proc->steps.rule, rule);
+	assert_int_equal(job.proc->steps.cnt, steps);
+}
+
+/* Only evaluations have a DataLoader: what they fetched is for no optimizer, and each of its steps counts. */
+static void test_evaluation_alone_fetches(void **state)
+{
+	u64 steps = 0;
+
+	start_python(11);
+	/* the window begins in an evaluation, of which nothing is known yet */
+	evaluate_at(200, 3, true);
+	for (int epoch = 0; epoch < 3; epoch++) {
+		for (int i = 0; i < 5; i++) {
+			backward(30, SP);
+			label(OPTIMIZER_LABEL, 4);
+			expect_steps_by(STEP_OPTIMIZER, ++steps);
+		}
+		evaluate_at(200, 3, true);
+	}
+	/* batches that are used, too: the first update of each ends a step, behind an evaluation, too */
+	for (steps = 1; steps <= 3; steps++) {
+		train_at(100);
+		expect_steps_by(STEP_LOADER_OPTIMIZER, steps);
+		label(OPTIMIZER_LABEL, 4);
+		expect_steps_by(STEP_LOADER_OPTIMIZER, steps);
+	}
+	evaluate_at(200, 3, true);
+	label(OPTIMIZER_LABEL, 4);
+	expect_steps_by(STEP_LOADER_OPTIMIZER, 3);
+}
+
+/* Likewise of updates by hand. */
+static void test_evaluation_beside_backwards(void **state)
+{
+	start_python(12);
+	evaluate_at(200, 3, true);
+	for (u64 i = 1; i <= 3 * STEP_PATIENCE; i++) {
+		backward(30, SP);
+		expect_steps_by(i < STEP_PATIENCE ? STEP_NONE : STEP_BACKWARD, i);
+		if (i % 7 == 0)
+			evaluate_at(200, 3, true);
+	}
+}
+
 static void test_inference(void **state)
 {
 	start_python(12);
@@ -410,6 +457,8 @@ int main(void)
 		TEST(no_evaluations),
 		TEST(fetching_thread),
 		TEST(evaluation_of_steps),
+		TEST(evaluation_alone_fetches),
+		TEST(evaluation_beside_backwards),
 		TEST(inference),
 		TEST(perhaps_inference),
 		TEST(inner),

@@ -2,11 +2,13 @@
 """What all steps do alike: verdicts and advice of recordings made here."""
 
 import helpers
+import pytest
 import recfile as rec
 
 from .loops import BACKWARD, BARE, CHILD, FORWARD, HANDOVER, HELPER, LOCK, MS, PID, READING, START, STEP, STEPS, WAIT, preamble
 
-FETCH, COLLECT, SEND, READ_CALL = 102, 103, 44, 0
+FETCH, COLLECT, SAVE, BARE_PYTHON = 102, 103, 104, 105
+SEND, READ_CALL, FSYNC_CALL = 44, 0, 74
 POOL = [(PID, HELPER + i) for i in range(4)]
 PROCESS = (CHILD, CHILD)
 
@@ -87,7 +89,7 @@ def gil(parts, last):
 def test_gil(tmp_path):
     """A wait for the GIL ends every 5 ms without a waker: who has it is known by the last of these waits."""
     found = report(tmp_path, gil(3, POOL[0]))
-    assert (found["class"], found["cause"]) == ("lock-bound", "gil") and found["why"].endswith("waiting: gil"), found
+    assert (found["class"], found["cause"]) == ("lock-bound", "gil") and "waits for the GIL (Python's lock); the GIL is kept by" in found["why"], found
     assert "the steps wait for thread %d, which meanwhile is on the CPU, in train.py:30 read_rows" % HELPER in found["evidence"], found
     assert "that keep the GIL" in found["next"][0], found
     found = report(tmp_path, gil(3, (0, 0)))  # nobody is known to have had it
@@ -169,3 +171,59 @@ def test_nobody(tmp_path):
     """A wait that nobody of the job ended is for nobody that is known."""
     found = report(tmp_path, one_wait("socket", SEND, lambda index: (0, 0), (None, BARE)))
     assert not any("the steps wait for" in text for text in found["evidence"]), found
+
+
+@pytest.mark.parametrize("collector", [HELPER, PID])
+@pytest.mark.parametrize("every", [1, 10])
+def test_who_collects(tmp_path, collector, every):
+    """Garbage that another thread collects, in all steps or in some: the verdict names that thread, and where it collects."""
+    records = [*preamble(), rec.name(COLLECT, "gc generation 2"), rec.path(COLLECT, [(rec.GC, COLLECT)]), rec.boundary(PID, PID, 0, START, rule=3)]
+    at = START
+    for index in range(STEPS):
+        start, collects = at, index % every == 0
+        at += 40 * MS if collects else 10 * MS
+        if collects:
+            records.append(rec.record("INTERVAL", pid=PID, tid=collector, kind=rec.GC, name=COLLECT, start_ns=start + MS, duration_ns=30 * MS, step=index))
+            records.append(rec.sample(PID, collector, rec.CPU, start + 30 * MS, 28 * MS, READING if collector == HELPER else 213, COLLECT))
+            if collector != PID:
+                records.append(rec.sample(PID, PID, rec.WAIT, start + 31 * MS, 30 * MS, LOCK, cause="gil", waker=(PID, HELPER)))
+        records.append(rec.sample(PID, PID, rec.CPU, at - MS, 5 * MS, 212))
+        records.append(rec.boundary(PID, PID, index + 1, at, [0, 0, at - start - 3 * MS, 3 * MS], 3))
+    file = tmp_path / "a.rec"
+    file.write_bytes(rec.recording(records))
+    found = helpers.report(file, "--steps")["verdict"]
+    if found["cause"] == "gc":
+        other = "train.py:30 read_rows"
+        assert (("thread %d collects: %s" % (HELPER, other)) in found["why"]) == (collector == HELPER), found
+        assert (found["place"] == "%s, in thread %d" % (other, HELPER)) == (collector == HELPER), found
+    else:  # as true, of all steps: they wait for the GIL that the collector keeps
+        assert collector == HELPER and "the GIL is kept by train.py:30 read_rows, in thread %d" % HELPER in found["why"], found
+
+
+@pytest.mark.parametrize("saved", [0, 12])
+def test_forces_others(tmp_path, saved):
+    """What is forced to the disk, and is no checkpoint of torch, is advised nothing about checkpoints."""
+
+    def of_step(index, start):
+        path = SAVE if saved else 0
+        yield rec.sample(PID, PID, rec.WAIT, start + 13 * MS, 12 * MS, 213, path, cause="fsync", syscall=FSYNC_CALL)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 7 * MS, 212)
+
+    more = [rec.name(SAVE, "save"), rec.path(SAVE, [(rec.SAVE, SAVE)])]
+    found = report(tmp_path, of_step, phases=(12 * MS - saved * MS, 0, 5 * MS, 3 * MS, 0, 0, saved * MS, 0), more=more)
+    assert found["class"] == "checkpoint" and found["place"] == "train.py:80 log", found
+    assert ("async_save" in found["next"][0]) == bool(saved) and ("(fsync, a commit)" in found["next"][0]) == (not saved), found
+
+
+def test_python_at_a_place(tmp_path):
+    """A function in which Python spends most of a step is what to change: no operator's compiler takes it out of the step."""
+    more = [rec.name(BARE_PYTHON, "_PyEval_EvalFrameDefault (python3.11)")]
+
+    def of_step(index, start):
+        for i in range(4):
+            yield rec.sample(PID, PID, rec.CPU, start + 4 * (i + 1) * MS, 4 * MS, 213, native=BARE_PYTHON)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 4 * MS, 212, BACKWARD)
+
+    found = report(tmp_path, of_step, more=more)
+    assert found["class"] == "Python-bound" and found["place"] == "train.py:80 log", found
+    assert found["next"][0].startswith("less Python there") and "torch.compile" not in found["next"][0], found

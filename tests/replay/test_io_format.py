@@ -21,7 +21,7 @@ NAMES = {
     8: "/job/data.py",
     9: "Rows.__getitem__",
 }
-LOADS, WORKS, IDLE = 1, 2, 3  # stacks
+LOADS, WORKS, IDLE, TAKES = 1, 2, 3, 4  # stacks
 LINE = {"file": "/job/data.py", "line": 77, "name": "Rows.__getitem__"}  # of WORKS
 
 
@@ -127,6 +127,35 @@ class TestWorkers:
         assert (found["produce_s"], found["consume_s"], found["batch_s"]) == (0.02, 0.004, 0.01)
         assert (found["needed"], found["at_once"], found["advice"]) == (5, 2, advice)
 
+    def batches(self, of_step=range(100)):
+        for i in of_step:
+            yield wait(MAIN, i * 10, i * 10 + 6, LOADS, waker=(100 + i % 2, 1))
+            yield r.sample(*MAIN, r.CPU, (i * 10 + 7) * MS, MS)
+
+    @pytest.mark.parametrize("cause,reads,advice", [("disk_read", 0.6, "storage"), ("fsync", 0.6, "storage"), ("disk_read", 0.4, "more")])
+    def test_a_disk_may_have_no_more(self, report, cause, reads, advice):
+        """Workers that wait for a disk wait no less if there are more of them, unless the disk has more to give: no promise."""
+        parts = [(0, 1000 * reads, cause), (1000 * reads, 1000, "sleep")]
+        busy = [wait((pid, pid), int(a), int(b), WORKS, cause=why) for pid in (100, 101) for a, b, why in parts]
+        found = report(*head(2), *self.batches(), *busy)["workers"][0]
+        assert (found["advice"], found["advised"]) == (advice, 5)
+        assert ("if the disks have so much more to give" in re.sub(r"\s+", " ", report.text)) == (advice == "storage")
+
+    @pytest.mark.parametrize(
+        "pool,python,advice",
+        [(7, False, "threads"), (7, True, "cpu_full"), (0, False, "cpu_full")],
+    )
+    def test_threads_of_workers(self, report, pool, python, advice):
+        """Threads that compute for a worker's operators take the CPUs; one that runs Python hands batches over."""
+        busy = [x for pid in (100, 101) for x in (r.sample(pid, pid, r.CPU, 300 * MS, 300 * MS, WORKS), wait((pid, pid), 300, 1000, WORKS, cause="run_queue"))]
+        for pid in (100, 101):
+            for tid in range(pid * 10, pid * 10 + pool):
+                busy.append(r.sample(pid, tid, r.CPU, 500 * MS, 100 * MS, WORKS if python else 0))
+                busy.append(r.sample(pid, tid, r.WAIT, 900 * MS, 100 * MS, 0, cause="run_queue"))
+        found = report(*head(2, cpus=2), *self.batches(), *busy)["workers"][0]
+        assert found["advice"] == advice
+        assert ("each of which has 8 threads that compute, for 2 CPUs" in re.sub(r"\s+", " ", report.text)) == (advice == "threads")
+
     def test_idle_workers_keep_up(self, report):
         idle = [wait((pid, pid), 0, 1000, IDLE) for pid in (100, 101)]
         found = report(*head(2), *step(0, 100, 1, 3), *idle)["workers"][0]
@@ -194,6 +223,59 @@ class TestWorkers:
         short = r.target(60, role=r.CHILD, parent=10)
         found = report(*head(0), short, *step(0, 60, 10, 20))["workers"][0]
         assert [w["pid"] for w in found["workers"]] == [60]
+
+
+class TestVerdict:
+    """What `report --steps` makes of it: 100 steps of 10 ms, of which getting data takes 8."""
+
+    FETCHING = 1  # path
+
+    def found(self, tmp_path, parts, busy, cpus=64):
+        """parts: (ms, stack, cause, worker) of each step's data; without a cause on the CPU."""
+        records = [*head(2, cpus=cpus), r.path(self.FETCHING, [(r.LABEL, 1)])]
+        for i in range(101):
+            records.append(r.boundary(10, 10, i, 10 * i * MS, [0, 8 * MS, 0, 2 * MS], 2))
+            at = 10 * i
+            for ms, stack, cause, worker in parts if i < 100 else ():
+                at += ms
+                kind = r.WAIT if cause else r.CPU
+                records.append(r.sample(*MAIN, kind, int(at * MS), int(ms * MS), stack, self.FETCHING, cause=cause, waker=(worker, worker) if worker else (0, 0)))
+            if i < 100:
+                records.append(r.sample(*MAIN, r.CPU, (10 * i + 9) * MS, 2 * MS, 0))
+        path = tmp_path / "made.rec"
+        path.write_bytes(r.recording([*records, *busy]))
+        return helpers.report(path, "--steps")["verdict"]
+
+    def test_workers_that_other_load_hides(self, tmp_path):
+        """A wait for a CPU is no part of getting data: 3 ms of it wait for workers, 2 are work, whatever 3 more wait for a CPU."""
+        parts = [(3, LOADS, "poll", 100), (2, LOADS, None, 0), (3, LOADS, "run_queue", 0)]
+        busy = [wait((pid, pid), 0, 1000, WORKS, cause="sleep") for pid in (100, 101)]
+        found = self.found(tmp_path, parts, busy)
+        assert found["class"] == "input-bound" and found["place"] == "data.py:77 Rows.__getitem__, in its workers"
+
+    def test_batches_that_are_there(self, tmp_path):
+        """The worker idles before the process asks: what takes the time is to hand a batch over, and no work of the workers."""
+        busy = []
+        for i in range(100):
+            busy += [wait((100, 100), 10 * i - 4, 10 * i, IDLE), wait((100, 100), 10 * i, 10 * i + 6, WORKS, cause="run_queue")]
+        busy += [r.name(60, "/usr/lib/python3.11/multiprocessing/resource_sharer.py"), r.name(61, "DupFd.detach"), r.code(6, 60, 61), r.stack(TAKES, [(6, 0), (1, 0)])]
+        found = self.found(tmp_path, [(6, TAKES, "socket", 100), (2, LOADS, None, 0)], busy)
+        assert found["class"] == "input-bound"
+        assert found["place"] is None or "workers" not in found["place"]
+        assert "the workers keep up" in found["next"][0] and "more DataLoader workers" not in found["next"][0]
+
+    def test_threads_of_workers(self, tmp_path):
+        busy = [wait((pid, pid), 0, 1000, WORKS, cause="run_queue") for pid in (100, 101)]
+        for pid in (100, 101):
+            for tid in range(pid * 10, pid * 10 + 3):
+                busy += [r.sample(pid, tid, r.CPU, 500 * MS, 300 * MS, 0), r.sample(pid, tid, r.WAIT, 900 * MS, 300 * MS, 0, cause="run_queue")]
+        found = self.found(tmp_path, [(7, LOADS, "poll", 100), (1, LOADS, None, 0)], busy, cpus=2)
+        assert "torch.set_num_threads(1)" in found["next"][0] and "each has 4 threads that compute, for 2 CPUs" in found["next"][0]
+
+    def test_workers_that_wait_for_a_disk(self, tmp_path):
+        busy = [wait((pid, pid), 0, 1000, WORKS, cause="disk_read") for pid in (100, 101)]
+        found = self.found(tmp_path, [(7, LOADS, "poll", 100), (1, LOADS, None, 0)], busy)
+        assert "faster storage" in found["next"][0] and "would take" not in found["next"][0]
 
 
 class TestLoaders:

@@ -24,7 +24,6 @@ ONE_INCLUDER = {  # headers that only one other file includes, and why they are 
     "user/analysis/timeline/lanes.h": "the page's lanes, through page.h",
     "user/analysis/timeline/timeline.h": "all formats have it, through export.h",
     "user/analysis/timeline/tracks.h": "all formats have it, through export.h",
-    "user/analysis/verdict/evidence.h": "what is said of a limit, and which limit it is",
     "user/cmd/config.h": TESTED,
     "user/cmd/progress.h": TESTED,
     "user/export/arrow.h": "a format of files, which knows nothing of jobs",

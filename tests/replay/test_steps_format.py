@@ -226,7 +226,8 @@ def test_locks(tmp_path, cause):
         job.step({"other": 10 * MS}, [("other", cause, cause, 4 * MS)])
     verdict = helpers.report(write(tmp_path / "x.rec", preamble() + job.records), "--steps")["verdict"]
     assert (verdict["class"], verdict["share"]) == ("lock-bound", pytest.approx(0.4))
-    assert verdict["why"].startswith("40 % of the time of a step waits for locks that other threads hold")
+    what = {"gil": "the GIL (Python's lock)", "lock": "locks that other threads hold"}
+    assert verdict["why"] == "40 % of the time of a step waits for " + what[cause]
 
 
 def rhythm_of(group):

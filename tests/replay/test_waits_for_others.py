@@ -75,6 +75,44 @@ def test_other_thread(tmp_path, name):
     assert 0.69 < found["share"] < 0.71, found
 
 
+@pytest.mark.parametrize("line, call, share", [(211, -1, 0.3), (213, -1, 0.2), (211, 0, 0.2)])
+def test_work_for_page_faults(tmp_path, line, call, share):
+    """With memory enough the kernel has no work for page faults either: what it does in no call, where page faults are awaited."""
+
+    def of_step(index, start):
+        if not index:
+            yield rec.name(300, "filemap_fault")
+        yield rec.sample(PID, PID, rec.WAIT, start + 4 * MS, 4 * MS, 211, FORWARD, cause="page_fault")
+        yield rec.sample(PID, PID, rec.CPU, start + 6 * MS, 2 * MS, line, FORWARD, kernel=300, syscall=call)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 14 * MS, 212, BACKWARD)
+
+    found = verdict(tmp_path, of_step)["verdict"]
+    assert found["class"] == "memory" and found["why"].startswith("20 % of the time")
+    assert found["share"] == pytest.approx(share, abs=0.005)
+
+
+@pytest.mark.parametrize("holder", [(rec.CPU, None, "on the CPU"), (rec.WAIT, "sleep", "waiting: sleep"), None])
+def test_gil(tmp_path, holder):
+    """Who waits for the GIL reads which thread keeps it, and what that one does; no lock of the program is to blame."""
+
+    def of_step(index, start):
+        end = start + WAIT
+        if holder:
+            yield rec.sample(*THREAD, holder[0], end - MS // 10, 13 * MS, READING, cause=holder[1])
+        yield rec.sample(PID, PID, rec.WAIT, end, WAIT, LOCK if index % 2 else 211, FORWARD, cause="gil", waker=THREAD)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+    found = verdict(tmp_path, of_step)["verdict"]
+    assert (found["class"], found["cause"]) == ("lock-bound", "gil"), found
+    begin = "70 % of the time of a step waits for the GIL (Python's lock); the GIL is kept by "
+    if holder:
+        assert found["place"] == "train.py:30 read_rows, in thread %d" % HELPER
+        assert found["why"] == begin + "%s (%s)" % (found["place"], holder[2])
+    else:  # nothing was seen of it
+        assert found["why"] == begin + "thread %d" % HELPER
+    assert "keep the GIL" in found["next"][0]
+
+
 @pytest.mark.parametrize(
     "rest, advice, share",
     [

@@ -115,9 +115,40 @@ static void what_the_call_says_stays(void **state)
 	assert_int_equal(cause_of(SYS_RENAME, CAUSE_DISK_WRITE, reads), CAUSE_DISK_WRITE);
 	assert_int_equal(cause_of(SYS_FSYNC, CAUSE_FSYNC, reads), CAUSE_FSYNC);
 	assert_int_equal(cause_of(SYS_FTRUNCATE, CAUSE_DISK_WRITE, none), CAUSE_DISK_WRITE);
-	/* a ring may have sockets, whatever else the process reads */
-	assert_int_equal(cause_of(SYS_IO_URING_ENTER, CAUSE_POLL, reads), CAUSE_POLL);
 	assert_int_equal(cause_of(SYS_POLL, CAUSE_POLL, reads), CAUSE_POLL);
+}
+
+/* A ring is waited for `waits` times between two looks, beside another wait of the process. */
+static unsigned int cause_of_ring(struct moved moved, uint32_t waits, int beside, enum wait_cause beside_cause)
+{
+	struct job *job = job__new();
+	unsigned int found;
+
+	add_look(job, PID, 10 * S, 5 * MIB, 3 * MIB, 4);
+	add_look(job, PID, 11 * S, 5 * MIB + moved.read, 3 * MIB + moved.written, 4 + moved.faults);
+	for (uint32_t i = 0; i < waits; i++)
+		add_wait(job, PID, 10 * S + S / 2 + i, 1000, SYS_IO_URING_ENTER, CAUSE_POLL);
+	add_wait(job, PID, 10 * S + S / 3, S / 5, beside, beside_cause);
+	add_wait(job, OTHER, 10 * S + S / 3, S / 5, SYS_READ, CAUSE_DISK_READ);
+	found = samples__get(job__samples(job), 0).cause;
+	job__free(job);
+	return found;
+}
+
+static void a_ring_has_what_nothing_else_waits_for(void **state)
+{
+	assert_int_equal(cause_of_ring(reads, 100, SYS_NANOSLEEP, CAUSE_SLEEP), CAUSE_DISK_READ);
+	assert_int_equal(cause_of_ring(writes, 100, SYS_NANOSLEEP, CAUSE_SLEEP), CAUSE_DISK_WRITE);
+	assert_int_equal(cause_of_ring(both, 100, SYS_NANOSLEEP, CAUSE_SLEEP), CAUSE_POLL);
+	assert_int_equal(cause_of_ring(little, 1, SYS_NANOSLEEP, CAUSE_SLEEP), CAUSE_POLL);
+	assert_int_equal(cause_of_ring(none, 1, SYS_NANOSLEEP, CAUSE_SLEEP), CAUSE_POLL);
+	/* more waits than there can have been blocks: for sockets, say */
+	assert_int_equal(cause_of_ring((struct moved){MIB / 4, 0, 0}, 100, SYS_NANOSLEEP, CAUSE_SLEEP), CAUSE_POLL);
+	/* the bytes may be those of another call, of a page fault, or of libaio */
+	assert_int_equal(cause_of_ring(reads, 100, SYS_READ, CAUSE_DISK_READ), CAUSE_POLL);
+	assert_int_equal(cause_of_ring(writes, 100, SYS_FSYNC, CAUSE_FSYNC), CAUSE_POLL);
+	assert_int_equal(cause_of_ring(reads, 100, -1, CAUSE_PAGE_FAULT), CAUSE_POLL);
+	assert_int_equal(cause_of_ring(reads, 100, SYS_IO_GETEVENTS, CAUSE_POLL), CAUSE_POLL);
 }
 
 static unsigned int cause_between(uint64_t first_ns, uint64_t last_ns, uint64_t time_ns, uint64_t ns, bool known)
@@ -157,6 +188,7 @@ int main(void)
 		cmocka_unit_test(a_close_writes_only_what_was_written),
 		cmocka_unit_test(a_fault_of_a_mapped_file_may_wait_for_writes),
 		cmocka_unit_test(what_the_call_says_stays),
+		cmocka_unit_test(a_ring_has_what_nothing_else_waits_for),
 		cmocka_unit_test(looks_have_to_be_around_the_wait),
 	};
 

@@ -160,7 +160,7 @@ KINDS = (
     "drops_layers longer_batches reports_each_step"
 )
 MACHINE = (
-    "rewrites_file replaces_file reads_back copies_file writes_aio awaits_aio awaits_ring many_threads beside_threads beside_children "
+    "rewrites_file replaces_file reads_back copies_file writes_aio awaits_aio awaits_ring reads_by_ring writes_by_ring many_threads beside_threads beside_children "
     "copies_lists copies_texts "
     "walks_objects writes_beside_snapshot churns_memory "
     "shares_array few_by_worker few_in_itself work_and_sleep sleep_and_work work_and_collect labels_of_tasks labels_of_generators labels_in_turn"
@@ -172,6 +172,10 @@ REPORTS = {
         "validates_often workers_of_many_threads prints_to_slow_reader prints_to_file uploads_each_step saves_in_thread logs_norms collects_each_step"
     ).split()
 } | {"tokenizes_in_collate": "tokenizers", "scores_by_sklearn": "sklearn"}
+DAILY = (
+    "reads_small_files streams_archive accumulates_checkpointed keeps_outputs commits_each_step prefetches_loader loads_by_workers parses_in_thread "
+    "validates_by_new_workers caches_in_workers spins_for_answer nests_loaders concatenates_history"
+)
 LIBRARIES = {
     "stateful_loader": "torchdata",
     "stateful_loader_alone": "torchdata",
@@ -201,6 +205,7 @@ PROGRAMS.update(kinds_of("loop_", "kinds.py", KINDS.split()))
 PROGRAMS.update(kinds_of("machine_", "machine.py", MACHINE.split()))
 PROGRAMS.update(kinds_of("library_", "libraries.py", LIBRARIES, LIBRARIES))
 PROGRAMS.update(kinds_of("packaged_", "packaged.py", PACKAGED, PACKAGED))
+PROGRAMS.update(kinds_of("daily_", "daily.py", DAILY.split()))
 PROGRAMS.update(kinds_of("report_", "reports.py", REPORTS, REPORTS))
 PROGRAMS["ddp_crowded"] = Program(("ranks.py", "--threads"), ranks=2, about="DDP over gloo, two ranks with as many threads each as there are CPUs")
 
@@ -355,7 +360,7 @@ CASES += [
         fetched("DirectBlocks.read_block", "DirectBlocks.await_block", says="waiting: disk_read", no_advice=SET_WORKERS),
         timed=frozenset({"poll", "disk_read"}),
     ),
-    Case("machine_awaits_ring", fetched("Ring.read_ring", never="disk", no_advice=SET_WORKERS)),
+    Case("machine_awaits_ring", fetched("Ring.read_ring", "Ring.await_ring", never="disk", no_advice=SET_WORKERS)),
     Case("loop_signalled_by_lock", fetched("Archive.fetch_item")),
     Case("loop_signalled_twice", outside("signalled_twice.<locals>.rank_answers", "thread-bound"), tolerated=frozenset({"thread_wait"})),
     Case("loop_held_while_read", outside("held_while_read.<locals>.look_up", "lock-bound"), tolerated=frozenset({"lock"})),
@@ -457,11 +462,57 @@ CASES += [
     Case("report_reads_under_lock", fetched("Store.read_rows", no_advice=SET_WORKERS), tolerated=WORKED_ON),
     Case("report_validates_often", Expect(EVALUATES, slow("validation extra_work op python", "validates_often.<locals>.evaluate_model validates_often.<locals>.evaluate_model.<locals>.<genexpr>", 10))),
     # its workers have as many threads as there is no CPU for: more of them make it worse
-    Case("report_workers_of_many_threads", Expect(frozenset({"input-bound", "CPU-starved"}), no_advice=MORE_WORKERS + ": with"), tolerated=WORKED_ON),
+    Case("report_workers_of_many_threads", Expect(frozenset({"input-bound", "CPU-starved"}), advice="torch.set_num_threads", no_advice=MORE_WORKERS + ": with"), tolerated=WORKED_ON),
     Case("report_prints_to_slow_reader", behind("prints_to_slow_reader.<locals>.print_progress"), tolerated=frozenset({"pipe"})),
     Case("report_prints_to_file", Expect(COMPUTES)),
     Case("report_uploads_each_step", behind("uploads_each_step.<locals>.send_metrics"), tolerated=frozenset({"socket", "thread_wait"})),
-    Case("report_saves_in_thread", Expect(frozenset({"lock-bound", "Python-bound", "extra-work"}), slow("gil", None))),
+    Case("report_saves_in_thread", Expect(frozenset({"lock-bound", "Python-bound", "extra-work"}), slow("gil", None), place=frozenset({"saves_in_thread.<locals>.pickle_state"}), says="the GIL is kept by")),
     Case("report_logs_norms", Expect(COMPUTES)),
     Case("report_collects_each_step", Expect(PYTHON, advice="gc.freeze")),
+]
+
+CASES += [
+    Case(
+        "machine_reads_by_ring",
+        fetched("reads_by_ring.<locals>.read_block", "Ring.await_ring", says="waiting: disk_read", no_advice=SET_WORKERS),
+        timed=frozenset({"poll", "disk_read"}),
+    ),
+    Case("machine_writes_by_ring", written("writes_by_ring.<locals>.save_blocks Ring.await_ring")),
+]
+
+# What engineers meet each day: README.md has them in a table.
+CASES += [
+    # the disk is slow for all workers together: no number of them changes that
+    Case("daily_reads_small_files", fetched("SmallFiles.read_image", no_advice=MORE_WORKERS + ": with"), "disk", tolerated=WORKED_ON),
+    Case("daily_streams_archive", fetched("Shards.rows_of_shard", "Shards.__iter__"), tolerated=WORKED_ON),
+    Case("daily_accumulates_checkpointed", Expect(COMPUTES)),
+    Case("daily_keeps_outputs", Expect(COMPUTES, prints="grows by")),
+    Case(
+        "daily_commits_each_step",
+        Expect(frozenset({"checkpoint"}), place=frozenset({"commits_each_step.<locals>.log_metric"}), never="data", no_advice="num_workers"),
+        tolerated=frozenset({"fsync", "disk_write"}),
+    ),
+    Case("daily_prefetches_loader", fetched("Slow.decode_row", advice=MORE_WORKERS, no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case(
+        "daily_loads_by_workers",
+        Expect(frozenset({"CPU-starved", "input-bound"}), no_advice=MORE_WORKERS + ": with", prints="limits of the cgroup"),
+        "quota",
+        tolerated=WORKED_ON,
+    ),
+    # its workers keep up: the training process is handed batches that are there
+    Case("daily_loads_by_workers", fetched(no_advice=MORE_WORKERS), tolerated=WORKED_ON),
+    # the thread keeps the GIL, and garbage is collected for most of that
+    Case("daily_parses_in_thread", Expect(frozenset({"lock-bound", "Python-bound"}), place=frozenset({"parses_in_thread.<locals>.index_documents"}), never="locks"), tolerated=WORKED_ON | {"gil", "gc"}),
+    Case(
+        "daily_validates_by_new_workers",
+        Expect(
+            EVALUATES | {"input-bound"},
+            slow("validation extra_work op python data_wait child_wait poll", "validates_by_new_workers.<locals>.evaluate_model", 40),
+            advice="persistent_workers=True",
+        ),
+    ),
+    Case("daily_caches_in_workers", fetched("Cached.keep_on_disk", "Cached.decode_row", no_advice=SET_WORKERS), tolerated=WORKED_ON | {"fsync"}),
+    Case("daily_spins_for_answer", Expect(PYTHON, place=frozenset({"spins_for_answer.<locals>.await_answer"}))),
+    Case("daily_nests_loaders", fetched("Slow.decode_row", no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case("daily_concatenates_history", Expect(COMPUTES | {"extra-work"})),
 ]

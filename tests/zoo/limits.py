@@ -6,10 +6,12 @@ others have filled with work. Both by a cgroup that the program is started in, o
 
 import os
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
 READ_BYTES_PER_SECOND = 16 << 20
+REMOVE_SECONDS = 10
 KEPT_SHARE = 0.25  # of the page cache that the program has filled
 
 
@@ -50,7 +52,15 @@ class Limit:
             raise Unavailable("%s: %s" % (self.folder, error)) from error
 
     def remove(self):
-        self.folder.rmdir()
+        """Workers that their program has started end a moment behind it."""
+        end = time.monotonic() + REMOVE_SECONDS
+        while True:
+            try:
+                return self.folder.rmdir()
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
 
 class SlowDisk(Limit):

@@ -16,6 +16,7 @@
 #include "user/model/boundaries.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "user/lib/array.h"
@@ -35,6 +36,7 @@ struct boundaries {
 	uint64_t *backwards;            /* times of the STEP_BACKWARD boundaries, ascending in each process */
 	struct array processes;         /* struct boundary_process, by pid */
 	struct array tracks;            /* struct boundary_track, in the order of processes */
+	bool parts;                     /* some process has calls of a jitted function that are parts of steps */
 };
 
 struct boundary_process {
@@ -289,7 +291,46 @@ static bool has_cycles(const struct boundary_track *track)
 	       (all <= CYCLE_MAX * cycles || most >= REGULAR * cycles);
 }
 
-static int choose_rule(struct boundaries *boundaries, const struct boundary_process *process)
+/* Of the time in all jitted functions: the one that ends steps has less, and rarer ones together have so much. */
+#define JIT_MOST  0.5
+#define JIT_RARER 0.05
+#define JIT_CALLS 4 /* fewer are a compile, or a summary at an end */
+
+/* Without the longest call, in which XLA may have compiled, and without nested spans, as that compile. */
+static double usual_ns(const struct agg_val *val)
+{
+	uint64_t ns = val->self_ns < val->total_ns ? val->self_ns : val->total_ns;
+
+	return ns > val->max_ns ? ns - val->max_ns : 0;
+}
+
+/*
+ * Where JAX's operators are called one by one, each is a jitted function, and the one that has most of the time may be called
+ * many times a step. That shows if no function has half of the time, and functions that have some of it, too, are called half
+ * as often at most.
+ */
+static bool are_parts(struct job *job, uint32_t pid, const struct rule_candidate *jit)
+{
+	size_t cnt;
+	const struct job_action *rows = job__actions(job, &cnt);
+	uint64_t calls = jit->track.last->index;
+	double all_ns = 0, most_ns = 0, rarer_ns = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		double ns = usual_ns(&rows[i].val);
+
+		if (rows[i].pid != pid || rows[i].kind != SPAN_JIT)
+			continue;
+		all_ns += ns;
+		if (rows[i].val.calls >= calls)
+			most_ns = fmax(most_ns, ns);
+		else if (rows[i].val.calls >= JIT_CALLS && rows[i].val.calls <= calls / 2)
+			rarer_ns += ns;
+	}
+	return most_ns < JIT_MOST * all_ns && rarer_ns >= JIT_RARER * all_ns;
+}
+
+static int choose_rule(struct boundaries *boundaries, struct job *job, const struct boundary_process *process)
 {
 	struct rule_candidate candidates[STEP__COUNT] = {0}, *chosen = NULL;
 	const struct rec_step **all = boundaries->sorted + process->from;
@@ -305,6 +346,10 @@ static int choose_rule(struct boundaries *boundaries, const struct boundary_proc
 		for (uint32_t rule = 0; rule < STEP__COUNT; rule++)
 			if (seen[rule])
 				update_candidate(boundaries, thread, rule, &candidates[rule]);
+	}
+	if (candidates[STEP_JIT].boundary_cnt && are_parts(job, process->pid, &candidates[STEP_JIT])) {
+		candidates[STEP_JIT] = (struct rule_candidate){0};
+		boundaries->parts = true;
 	}
 	for (uint32_t rule = 0; rule < STEP__COUNT; rule++)
 		if (candidates[rule].boundary_cnt && (!chosen || takes_over(&candidates[rule], chosen)))
@@ -335,7 +380,7 @@ static void drop_doubles(struct boundaries *boundaries, size_t *cnt)
 	*cnt = unique_cnt;
 }
 
-struct boundaries *boundaries__new(const struct job *job)
+struct boundaries *boundaries__new(struct job *job)
 {
 	struct boundaries *boundaries = calloc(1, sizeof(*boundaries));
 	const struct boundary_process *processes;
@@ -348,7 +393,7 @@ struct boundaries *boundaries__new(const struct job *job)
 	}
 	processes = err ? NULL : boundaries->processes.items;
 	for (size_t i = 0; !err && i < boundaries->processes.cnt; i++)
-		err = choose_rule(boundaries, &processes[i]);
+		err = choose_rule(boundaries, job, &processes[i]);
 	if (err) {
 		boundaries__free(boundaries);
 		boundaries = NULL;
@@ -415,7 +460,16 @@ static uint64_t count_ended(const struct boundary_track *track)
 	return cnt;
 }
 
-void boundaries__count(const struct job *job, uint64_t *steps, uint32_t *rule)
+bool boundaries__has_parts(struct job *job)
+{
+	struct boundaries *boundaries = boundaries__new(job);
+	bool parts = boundaries && boundaries->parts;
+
+	boundaries__free(boundaries);
+	return parts;
+}
+
+void boundaries__count(struct job *job, uint64_t *steps, uint32_t *rule)
 {
 	struct boundaries *boundaries = boundaries__new(job);
 	const struct boundary_track *tracks = NULL;
@@ -425,6 +479,10 @@ void boundaries__count(const struct job *job, uint64_t *steps, uint32_t *rule)
 	*rule = job__window(job)->step_rule;
 	if (boundaries)
 		tracks = boundaries__tracks(boundaries, &cnt);
+	if (boundaries && boundaries->parts && *rule == STEP_JIT) {
+		*steps = 0;
+		*rule = STEP_NONE;
+	}
 	for (size_t i = 0; i < cnt; i++) {
 		uint64_t ended = count_ended(&tracks[i]);
 

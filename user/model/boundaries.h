@@ -28,10 +28,19 @@ struct boundary_track {
 	uint64_t lost; /* steps lost: a boundary by the rule is missing, or another boundary within the step is */
 };
 
-struct boundaries *boundaries__new(const struct job *job); /* NULL: no memory */
-void boundaries__free(struct boundaries *boundaries);      /* accepts NULL */
+struct boundaries *boundaries__new(struct job *job);  /* NULL: no memory */
+void boundaries__free(struct boundaries *boundaries); /* accepts NULL */
 /* Sorted by pid. NULL only with *cnt == 0. */
 const struct boundary_track *boundaries__tracks(const struct boundaries *boundaries, size_t *cnt);
+
+/*
+ * Whether calls of a jitted function, by which a process was recorded to make steps, are parts of longer ones: then it is not
+ * known what its steps are.
+ */
+bool boundaries__has_parts(struct job *job);
+#define BOUNDARIES_PARTS_TEXT                                                                                          \
+	"not known: no jitted function is called once a step for sure (JAX's operators, called one by one, look so). " \
+	"Mark steps with jax.profiler.StepTraceAnnotation, or record --step-at 'jit NAME'"
 
 /* The rule of its steps: enum step_rule or STEP_ZERO_GRAD. */
 uint32_t boundary_track__rule(const struct boundary_track *track);
@@ -54,6 +63,6 @@ bool boundaries__next(const struct boundaries *boundaries, const struct boundary
  * kernel does. If it has counted more steps by that rule, boundaries were lost at the end. The first step may have begun before the window; steps__new returns only the steps
  * that lie wholly in it.
  */
-void boundaries__count(const struct job *job, uint64_t *steps, uint32_t *rule);
+void boundaries__count(struct job *job, uint64_t *steps, uint32_t *rule);
 
 #endif

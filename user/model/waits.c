@@ -255,6 +255,7 @@ int waits__resolve(struct samples *samples, const struct stacks *stacks,
 
 #define LEAST_BYTES    65536         /* fewer are a log, or a module that is imported */
 #define ONE_SIDED      10            /* so many times as many bytes in one direction as in the other */
+#define BLOCK_BYTES    4096          /* the least that an operation of a ring brings from a disk, or to it */
 #define READINGS_APART 3000000000ULL /* farther from the wait than that, a reading says nothing of it */
 
 /* What a process read and wrote from before a wait until after it. */
@@ -323,6 +324,76 @@ static unsigned int decide_direction(const struct sample *wait, const struct tra
 	return CAUSE_NONE;
 }
 
+/* Between a process's reading and the one before: whether it waited for disks otherwise, and how often for rings. */
+struct between {
+	bool otherwise;
+	uint64_t rings;
+};
+
+static bool is_for_ring(const struct sample *wait)
+{
+	return wait->kind == SAMPLE_WAIT && wait->cause == CAUSE_POLL && wait->syscall == SYS_IO_URING_ENTER;
+}
+
+static bool is_for_disk(const struct sample *wait)
+{
+	return wait->kind == SAMPLE_WAIT && (wait->cause == CAUSE_DISK_READ || wait->cause == CAUSE_DISK_WRITE ||
+					     wait->cause == CAUSE_FSYNC || wait->cause == CAUSE_PAGE_FAULT ||
+					     wait->syscall == SYS_IO_GETEVENTS || wait->syscall == SYS_IO_PGETEVENTS);
+}
+
+/* The readings around a wait: the first at or behind its begin, and its end. */
+static void find_around(const struct rec_resources *readings, size_t cnt, const struct sample *wait, size_t *from,
+			size_t *to)
+{
+	uint64_t ns = wait_ns(wait), start_ns = wait->time_ns > ns ? wait->time_ns - ns : 0;
+
+	*from = SEARCH(i, 0, cnt, compare_reading(&readings[i], wait->pid, start_ns) < 0);
+	*to = SEARCH(i, 0, cnt, compare_reading(&readings[i], wait->pid, wait->time_ns) < 0);
+}
+
+/* By reading. NULL: no memory, or no ring was waited for. */
+static struct between *look_between(const struct samples *samples, const struct rec_resources *readings, size_t cnt)
+{
+	struct between *all = cnt ? calloc(cnt, sizeof(*all)) : NULL;
+	bool rings = false;
+
+	for (size_t i = 0; all && i < samples__cnt(samples); i++) {
+		struct sample wait = samples__get(samples, i);
+		size_t from, to;
+
+		if (!is_for_ring(&wait) && !is_for_disk(&wait))
+			continue;
+		find_around(readings, cnt, &wait, &from, &to);
+		rings |= is_for_ring(&wait);
+		if (is_for_ring(&wait) && to < cnt)
+			all[to].rings += wait.waits;
+		for (size_t k = from; !is_for_ring(&wait) && k <= to && k < cnt; k++)
+			all[k].otherwise = true;
+	}
+	if (!rings) {
+		free(all);
+		return NULL;
+	}
+	return all;
+}
+
+/*
+ * The direction of a wait for a ring: that of what the process read and wrote, if nothing else of it waited for a disk, and each
+ * wait for a ring can have been for a block. CAUSE_NONE: it is not known.
+ */
+static unsigned int direction_of_ring(const struct between *all, size_t from, size_t to, const struct traffic *traffic)
+{
+	uint64_t bytes = traffic->read_bytes + traffic->written_bytes, rings = 0;
+
+	for (size_t i = from; i <= to; i++) {
+		if (all[i].otherwise)
+			return CAUSE_NONE;
+		rings += all[i].rings;
+	}
+	return bytes / BLOCK_BYTES >= rings ? only_direction(traffic) : CAUSE_NONE;
+}
+
 static bool is_open(const struct sample *wait)
 {
 	return wait->kind == SAMPLE_WAIT && !wait->resolved &&
@@ -334,16 +405,21 @@ void waits__correct_disk(struct samples *samples, struct resources *resources)
 {
 	size_t cnt;
 	const struct rec_resources *readings = resources__samples(resources, &cnt);
+	struct between *between = look_between(samples, readings, cnt);
 
 	for (size_t i = 0; i < samples__cnt(samples) && cnt; i++) {
 		struct sample wait = samples__get(samples, i);
 		struct traffic traffic;
 		unsigned int cause;
+		size_t from, to;
 
 		if (!is_open(&wait) || !find_traffic(readings, cnt, &wait, &traffic))
 			continue;
-		cause = decide_direction(&wait, &traffic);
+		find_around(readings, cnt, &wait, &from, &to);
+		cause = between && is_for_ring(&wait) ? direction_of_ring(between, from, to, &traffic)
+						      : decide_direction(&wait, &traffic);
 		if (cause != CAUSE_NONE)
 			samples__set_cause(samples, i, cause);
 	}
+	free(between);
 }

@@ -136,7 +136,7 @@ double common__own_percent(const struct job *job)
 
 /* ---- text ---- */
 
-static void print_window(const struct job *job, FILE *out)
+static void print_window(struct job *job, FILE *out)
 {
 	const struct seen seen = job__seen(job);
 	char of[96] = "", why[32] = "paused in between";
@@ -459,7 +459,7 @@ SHAPE(window_shape, "window",
       "seconds:f? steps:I? step_rule:s? whole_seconds?:f rests?:I rest_steps?:rest_steps events_from_seconds?:f");
 SHAPE(rest_steps_shape, "rest_steps", "count:I median_s:f longest_s:f");
 
-static json_t *json_window(const struct job *job)
+static json_t *json_window(struct job *job)
 {
 	const struct seen seen = job__seen(job);
 	struct rest_steps rest_steps;

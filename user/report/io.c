@@ -185,6 +185,20 @@ static void print_advice(const struct loader *loader, FILE *out)
 	case LOADER_CPU_FULL:
 		text__paragraph(out, "advice: do not add workers; the CPU is full, or would be with so many");
 		break;
+	case LOADER_THREADS:
+		text__paragraph(out,
+				"advice: torch.set_num_threads(1), or OMP_NUM_THREADS=1, in the workers, each of which "
+				"has %u threads that compute, for %u CPU%s: they take the CPUs from each other, and "
+				"more workers would find none free",
+				loader->threads, loader->cpus, loader->cpus == 1 ? "" : "s");
+		break;
+	case LOADER_STORAGE:
+		text__paragraph(out,
+				"advice: the workers wait for disks most of their time: with num_workers=%u a batch "
+				"would take %.4g ms instead of %.4g ms if the disks have so much more to give, and no "
+				"less if not",
+				loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
+		break;
 	case LOADER_MORE:
 		text__paragraph(out, "advice: try num_workers=%u; a batch would take %.4g ms instead of %.4g ms",
 				loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
@@ -357,8 +371,8 @@ SHAPE(loader_shape, "loader",
 
 static json_t *json_loader(struct job *job, const struct loader *loader)
 {
-	static const char *const advice[] = {"unknown", "keeps_up", "one_slow", "cpu_full",
-					     "more",    "restarts", "uneven"};
+	static const char *const advice[] = {"unknown",  "keeps_up", "one_slow", "cpu_full", "more",
+					     "restarts", "uneven",   "threads",  "storage"};
 	json_t *workers = json_array(), *ahead = json_null();
 	struct table table = {.list = workers};
 	int failed = 0;

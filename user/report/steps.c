@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "user/analysis/flame/profile.h"
+#include "user/model/boundaries.h"
 #include "user/recording/dropped_steps.h"
 #include "user/report/common.h"
 #include "user/report/io_rows.h"
@@ -546,7 +547,9 @@ static int steps_report__explain_empty(struct job *job, FILE *out)
 	int err = 0;
 
 	job__boundaries(job, &cnt);
-	if (cnt)
+	if (boundaries__has_parts(job))
+		text__paragraph(out, "Steps: %s", BOUNDARIES_PARTS_TEXT);
+	else if (cnt)
 		text__paragraph(
 			out, "No whole step is in this recording. Record for longer: stepflame record -p PID -d 30s");
 	else if (window->steps)

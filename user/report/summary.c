@@ -414,6 +414,11 @@ static void say_loader(const struct summary *summary, const struct loader *loade
 	else if (loader->advice == LOADER_MORE)
 		snprintf(advice, sizeof(advice), "; with %u a batch would take %.3g ms", loader->advised,
 			 loader->reach_ns / 1e6);
+	else if (loader->advice == LOADER_STORAGE)
+		snprintf(advice, sizeof(advice), "; they wait for disks");
+	else if (loader->advice == LOADER_THREADS)
+		snprintf(advice, sizeof(advice), "; each has %u threads that compute, for %u CPU%s", loader->threads,
+			 loader->cpus, summary_text__plural(loader->cpus));
 	else if (loader->advice == LOADER_CPU_FULL)
 		snprintf(advice, sizeof(advice), "; more would find no free CPU");
 	else if (loader->advice == LOADER_RESTARTS)
@@ -615,7 +620,9 @@ static int say_no_steps(const struct summary *summary, struct lines *lines)
 				   : "Only a file that was recorded with samples (without -F 0) has their times");
 		return 0;
 	}
-	if (boundary_cnt)
+	if (boundaries__has_parts(summary->job))
+		lines__add(lines, &how, "%s", BOUNDARIES_PARTS_TEXT);
+	else if (boundary_cnt)
 		lines__add(lines, &how, "no whole step is in this recording: record for longer, such as -d 60s");
 	else
 		lines__add(lines, &how,

@@ -146,7 +146,8 @@ char *summary_text__limit(const struct steps_of *of)
 			 summary_text__plural(group->step_cnt));
 	if (verdict->class != VERDICT_UNCLEAR)
 		snprintf(class, sizeof(class), " (%s)", verdict_class__name(verdict->class));
-	else if (verdict->cause && !group)
+	if ((verdict->class == VERDICT_UNCLEAR && verdict->cause && !group) ||
+	    (verdict->class == VERDICT_LOCK && verdict->cause == CAUSE_GIL && !group))
 		words = summary_text__cause(verdict->cause);
 	return asprintf(&text, "%s%s%s%s", words, class, win, in) < 0 ? NULL : text;
 }

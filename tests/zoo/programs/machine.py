@@ -149,9 +149,9 @@ def writes_aio(trainer):
 
 
 class Ring:
-    """One read at a time through io_uring."""
+    """One read or write at a time through io_uring."""
 
-    SETUP, ENTER, READ, GETEVENTS = 425, 426, 22, 1
+    SETUP, ENTER, READ, WRITE, GETEVENTS = 425, 426, 22, 23, 1
 
     def __init__(self):
         self.libc = ctypes.CDLL(None, use_errno=True)
@@ -168,13 +168,16 @@ class Ring:
 
     def read_ring(self, file, count):
         block = ctypes.create_string_buffer(count)
-        self.entries[0:64] = struct.pack("<BBHiQQII24x", self.READ, 0, 0, file, 2**64 - 1, ctypes.addressof(block), count, 0).ljust(64, b"\0")
+        self.await_ring(self.READ, file, ctypes.addressof(block), count)
+        return block.raw
+
+    def await_ring(self, call, file, address, count, at=2**64 - 1):
+        self.entries[0:64] = struct.pack("<BBHiQQII24x", call, 0, 0, file, at, address, count, 0).ljust(64, b"\0")
         struct.pack_into("<I", self.submitted, self.submit[6] + 4 * (self.number & 3), 0)
         self.number += 1
         struct.pack_into("<I", self.submitted, self.submit[1], self.number)
         self.libc.syscall(self.ENTER, self.ring, 1, 1, self.GETEVENTS, None, 0)
         struct.pack_into("<I", self.completed, self.complete[0], self.number)
-        return block.raw
 
 
 def awaits_ring(trainer):
@@ -189,6 +192,33 @@ def awaits_ring(trainer):
     ring, batch = Ring(), torch.randn(ROWS, WIDTH)
     while True:
         trainer.update(batch + ring.read_ring(ours, 64)[0])
+
+
+def reads_by_ring(trainer):
+    """Each batch is read from the disk by io_uring."""
+    blocks, ring = DirectBlocks(), Ring()
+
+    def read_block(number):
+        ring.await_ring(ring.READ, blocks.file, blocks.address, blocks.BYTES, number % 16 * blocks.BYTES)
+        return numpy.frombuffer(blocks.block, numpy.uint8, ROWS * WIDTH)
+
+    number = 0
+    while True:
+        number += 1
+        with clock.event("planted"):
+            block = read_block(number)
+        trainer.update(torch.from_numpy(block.astype("float32")).view(ROWS, WIDTH) / 256)
+
+
+def writes_by_ring(trainer):
+    """Every 10th step writes to the disk by io_uring."""
+    blocks, ring = DirectBlocks(), Ring()
+
+    def save_blocks():
+        for i in range(3):
+            ring.await_ring(ring.WRITE, blocks.file, blocks.address, blocks.BYTES, i * blocks.BYTES)
+
+    every_tenth(trainer, save_blocks)
 
 
 def many_threads(trainer):

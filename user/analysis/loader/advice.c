@@ -20,7 +20,9 @@
 #define CPU_FULL       0.95 /* of the machine */
 #define QUEUED         0.1  /* of the workers' time, in waits for a CPU; */
 #define COMPUTES       0.5 /* and at least so much of it on a CPU or in such waits: otherwise more workers wait at one time */
-#define WORTH          0.9 /* of the time of a batch: more workers are worth it if it takes no longer then */
+#define CROWDED        0.25 /* of the workers' time on CPUs and in waits for them: that of threads without Python */
+#define BY_STORAGE     0.5  /* of the workers' time: they wait for disks */
+#define WORTH          0.9  /* of the time of a batch: more workers are worth it if it takes no longer then */
 #define BATCHES_ENOUGH 10
 #define RESTARTS       0.05 /* of the time, in starts of workers that replace others; */
 #define MOST_OF_WAITS  0.5  /* and so much of all that the process waits for workers */
@@ -134,8 +136,49 @@ static uint64_t restarts_ns(const struct loader *loader)
 			       loader->first_wait_ns > usual_ns ? loader->first_wait_ns - usual_ns : 0);
 }
 
-static enum loader_advice choose_advice(struct loader *loader, uint32_t cpus, uint64_t cpu, bool queued)
+/* What the workers did, all together. */
+struct work {
+	uint64_t busy_ns, cpu_ns, queued_ns, storage_ns; /* of their main threads */
+	uint64_t others_cpu_ns;
+	uint64_t pool_cpu_ns, pool_queued_ns;
+};
+
+static struct work add_up(struct loader *loader)
 {
+	struct work all = {0};
+	uint32_t threads = 0;
+
+	for (size_t i = 0; i < loader->worker_cnt; i++) {
+		const struct worker *worker = &loader->workers[i];
+
+		all.busy_ns = saturating__add(all.busy_ns, busy_ns(worker));
+		all.cpu_ns = saturating__add(all.cpu_ns, worker->cpu_ns);
+		all.queued_ns = saturating__add(all.queued_ns, worker->queued_ns);
+		all.storage_ns = saturating__add(all.storage_ns, worker->storage_ns);
+		all.others_cpu_ns = saturating__add(all.others_cpu_ns, worker->others_cpu_ns);
+		all.pool_cpu_ns = saturating__add(all.pool_cpu_ns, worker->pool_cpu_ns);
+		all.pool_queued_ns = saturating__add(all.pool_queued_ns, worker->pool_queued_ns);
+		threads += worker->pool_cnt;
+	}
+	loader->threads = loader->worker_cnt ? 1 + threads / loader->worker_cnt : 0;
+	return all;
+}
+
+/* Whether threads of the workers, more than there are CPUs, have much of what the workers have of CPUs, and want of them. */
+static bool has_crowd(const struct loader *loader, const struct work *all)
+{
+	double pool = (double)all->pool_cpu_ns + all->pool_queued_ns;
+
+	return pool && loader->cpus && pool >= CROWDED * (pool + all->cpu_ns + all->queued_ns) &&
+	       (uint64_t)loader->threads * loader->at_once > loader->cpus;
+}
+
+static enum loader_advice choose_advice(struct loader *loader, const struct work *all)
+{
+	bool queued = all->queued_ns > QUEUED * all->busy_ns &&
+		      saturating__add(all->cpu_ns, all->queued_ns) > COMPUTES * all->busy_ns;
+	double cpu = (double)all->cpu_ns + all->others_cpu_ns + loader->main_cpu_ns;
+
 	if (!loader->produce_ns || !loader->consume_ns)
 		return LOADER_UNKNOWN;
 	loader->needed = ceil((double)loader->produce_ns / loader->consume_ns);
@@ -149,26 +192,22 @@ static enum loader_advice choose_advice(struct loader *loader, uint32_t cpus, ui
 	if (loader->slow != WORKER_NONE)
 		return LOADER_ONE_SLOW;
 	loader->reach_ns =
-		fmax(loader->consume_ns, cpus ? (double)cpu / loader->batches / (CPU_FULL * cpus) : INFINITY);
+		fmax(loader->consume_ns, loader->cpus ? cpu / loader->batches / (CPU_FULL * loader->cpus) : INFINITY);
 	if (queued || loader->reach_ns > WORTH * loader->batch_ns)
-		return LOADER_CPU_FULL;
+		return has_crowd(loader, all) ? LOADER_THREADS : LOADER_CPU_FULL;
 	loader->advised = ceil((double)loader->produce_ns / loader->reach_ns);
-	return loader->advised > loader->at_once ? LOADER_MORE : LOADER_UNEVEN;
+	if (loader->advised <= loader->at_once)
+		return LOADER_UNEVEN;
+	return all->storage_ns >= BY_STORAGE * all->busy_ns ? LOADER_STORAGE : LOADER_MORE;
 }
 
 void advice__find(struct loader *loader, uint32_t cpus)
 {
-	uint64_t busy = 0, cpu = 0, queued = 0;
-	bool full;
+	struct work all = add_up(loader);
 
-	for (size_t i = 0; i < loader->worker_cnt; i++) {
-		busy = saturating__add(busy, busy_ns(&loader->workers[i]));
-		cpu = saturating__add(cpu, loader->workers[i].cpu_ns);
-		queued = saturating__add(queued, loader->workers[i].queued_ns);
-	}
+	loader->cpus = cpus;
 	if (!loader->observed_ns || loader->batches < BATCHES_ENOUGH)
 		return;
-	find_times(loader, busy);
-	full = queued > QUEUED * busy && saturating__add(cpu, queued) > COMPUTES * busy;
-	loader->advice = choose_advice(loader, cpus, saturating__add(cpu, loader->main_cpu_ns), full);
+	find_times(loader, all.busy_ns);
+	loader->advice = choose_advice(loader, &all);
 }

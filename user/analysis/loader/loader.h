@@ -24,6 +24,11 @@ struct worker {
 	uint64_t first_ns, last_ns; /* first and last time seen */
 	/* Times of its main thread. Idle: it waits for what to load next. */
 	uint64_t seen_ns, idle_ns, cpu_ns, queued_ns;
+	uint64_t storage_ns;    /* it waits for disks and file systems */
+	uint64_t others_cpu_ns; /* all its other threads */
+	/* Of those without Python, which compute for operators: on a CPU, and waiting for one. */
+	uint64_t pool_cpu_ns, pool_queued_ns;
+	uint32_t pool_cnt;
 	const struct rec_proc *end;        /* how it ended, if it failed; NULL: it did not, or that is not known */
 	uint64_t end_wait_ns;              /* waits ended by its exit instead of a batch; not in the other totals */
 	const struct worker_doing *doings; /* while the process waited for it; longest first */
@@ -59,6 +64,8 @@ enum loader_advice {
 	LOADER_MORE,     /* `advised` workers are better */
 	LOADER_RESTARTS, /* the workers start anew for each epoch, which takes most of the time */
 	LOADER_UNEVEN,   /* enough workers on average, but batches take unequal times, or epochs are short */
+	LOADER_THREADS,  /* more workers would find no free CPU: the workers' own threads have them */
+	LOADER_STORAGE,  /* more workers would be better, if the disk from which the workers read has more to give */
 };
 
 /*
@@ -102,6 +109,8 @@ struct loader {
 	uint64_t batch_ns;    /* the actual time per batch, including waits; 0: not known */
 	uint32_t slow;        /* index of a worker slower than the others; WORKER_NONE: no such worker */
 	enum loader_advice advice;
+	uint32_t cpus;    /* that the process may use; 0: not known */
+	uint32_t threads; /* of a worker, that compute; with its main thread */
 	uint32_t needed;  /* workers that would keep up, from produce_ns and consume_ns */
 	uint32_t advised; /* the same, or as many as take all CPUs, if those are fewer */
 };

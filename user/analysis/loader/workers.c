@@ -163,6 +163,12 @@ static uint32_t find_worker(const struct loader *loader, uint32_t pid)
 	return WORKER_NONE;
 }
 
+static bool is_for_storage(unsigned int cause)
+{
+	return cause == CAUSE_DISK_READ || cause == CAUSE_DISK_WRITE || cause == CAUSE_FSYNC ||
+	       cause == CAUSE_FILE_SYSTEM || cause == CAUSE_PAGE_FAULT;
+}
+
 static void measure_worker(const struct workers *w, struct worker *worker)
 {
 	uint32_t thread = by_thread__find(&w->by_thread, worker->pid, worker->pid);
@@ -180,6 +186,46 @@ static void measure_worker(const struct workers *w, struct worker *worker)
 			worker->queued_ns = saturating__add(worker->queued_ns, s.weight_ns);
 		else if (w->stacks[s.stack] == STACK_IDLE)
 			worker->idle_ns = saturating__add(worker->idle_ns, s.weight_ns);
+		else if (is_for_storage(s.cause))
+			worker->storage_ns = saturating__add(worker->storage_ns, s.weight_ns);
+	}
+}
+
+/* Adds what another thread of a worker did with CPUs. */
+static void measure_other_thread(const struct workers *w, uint32_t thread, struct worker *worker)
+{
+	const struct stacks *stacks = job__stacks(w->job);
+	uint64_t cpu_ns = 0, queued_ns = 0;
+	bool is_python = false; /* it hands batches over, say */
+
+	for (size_t i = 0; i < by_thread__cnt(&w->by_thread, thread); i++) {
+		struct sample s = by_thread__get(&w->by_thread, thread, i);
+
+		is_python |= stacks__stack(stacks, s.stack).cnt != 0;
+		if (s.kind == SAMPLE_CPU)
+			cpu_ns = saturating__add(cpu_ns, s.weight_ns);
+		else if (s.cause == CAUSE_RUN_QUEUE)
+			queued_ns = saturating__add(queued_ns, s.weight_ns);
+	}
+	worker->others_cpu_ns = saturating__add(worker->others_cpu_ns, cpu_ns);
+	if (is_python || !cpu_ns)
+		return;
+	worker->pool_cnt++;
+	worker->pool_cpu_ns = saturating__add(worker->pool_cpu_ns, cpu_ns);
+	worker->pool_queued_ns = saturating__add(worker->pool_queued_ns, queued_ns);
+}
+
+static void measure_other_threads(const struct workers *w, struct loader *loader)
+{
+	struct worker *workers = (struct worker *)loader->workers;
+
+	for (uint32_t thread = 1; thread < samples__thread_end(w->samples); thread++) {
+		uint32_t pid, tid, number;
+
+		samples__thread(w->samples, thread, &pid, &tid);
+		number = find_worker(loader, pid);
+		if (number != WORKER_NONE && tid != pid)
+			measure_other_thread(w, thread, &workers[number]);
 	}
 }
 
@@ -546,6 +592,7 @@ static int finish_loader(struct workers *w, struct loader *loader)
 	if (!loader->place.validation || loader->of_cnt == 1)
 		failed = failed || find_ahead(w, loader);
 	measure_main(w, loader);
+	measure_other_threads(w, loader);
 	advice__find(loader, usable_cpus(w, loader->pid));
 	return failed;
 }

@@ -48,9 +48,11 @@ struct judge {
 	size_t workers;
 	struct cpu_limit cpus; /* where it waits for a CPU */
 	uint32_t slow_worker;  /* pid of a worker busier than the others, for which the steps wait; 0: no such worker */
-	const char *far_files; /* the file system for which the steps wait: "/data (nfs4)"; NULL: none */
+	bool late; /* the steps wait for batches that are not there, more than to be handed those that are */
+	const char *far_files;      /* the file system for which the steps wait: "/data (nfs4)"; NULL: none */
 	enum awaited_thread thread; /* the steps wait for what other threads or processes do */
 	bool writes;                /* namely to take what the steps write to them */
+	char *holder;               /* who keeps the GIL, or collects garbage, and where; NULL: not known */
 	int err;
 };
 
@@ -66,6 +68,19 @@ bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int 
 double verdict__busy_share(const struct judge *j);
 /* How much of the time that the rule counts is waits for others that wait in turn: the cause is theirs. */
 double verdict__passed_share(struct judge *j);
+/*
+ * Says what the thread or process does for which the steps wait, if most of the waits that the
+ * verdict is about are for one; adds it to the place. false: they are not, or that is not known.
+ */
+bool verdict__say_threads(struct judge *j);
+/* Whether a collection of garbage is open. */
+bool verdict__is_in_gc(const struct judge *j, const struct sample *s);
+/* Says which other thread makes the collections of garbage that the verdict is about. false: the one of the steps does. */
+bool verdict__say_collector(struct judge *j);
+/* Whether a step, an index into the track's, is one of the group's slow steps. */
+bool verdict__is_of_group(const struct judge *j, const struct blame_group *group, long step);
+/* Corrects the share that could be won, once the evidence is there. */
+void verdict__find_gain(struct judge *j);
 /* Adds the place and the evidence. */
 void verdict__give_evidence(struct judge *j);
 /* Whether the slow steps of a group start DataLoader workers, or wait for their ends. */

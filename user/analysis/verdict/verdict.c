@@ -64,7 +64,11 @@ static const struct verdict_rule rules[] = {
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_SLEEP, NONE, NONE}, "is spent sleeping"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_DISK_READ, NONE, NONE}, "waits for reads from disk"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_FILE_SYSTEM, NONE, NONE}, "waits for a file system on FUSE or the network"},
-	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PIPE, CAUSE_SOCKET, CAUSE_POLL}, "waits for pipes or sockets"},
+	{VERDICT_UNCLEAR,
+	 0.1,
+	 NONE,
+	 {CAUSE_PIPE, CAUSE_SOCKET, CAUSE_POLL},
+	 "waits for pipes, sockets, or any of several files"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_CHILD_WAIT, NONE, NONE}, "waits for child processes"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PAUSED, NONE, NONE}, "is paused from outside (signal, debugger, freezer)"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_UNKNOWN, NONE, NONE}, "waits for an unknown cause"},
@@ -444,6 +448,8 @@ static void say_parts(struct judge *j, const struct verdict_rule *rule)
 	if (rule->class == VERDICT_UNCLEAR && verdict__passed_share(j) >= MOST_OF_RULE)
 		say_why(j, "%.0f %% of the time of a step waits for other threads or processes, while these wait: %s",
 			100 * j->share, sample_cause__name(cause));
+	else if (rule->class == VERDICT_LOCK && cause == CAUSE_GIL && of_rule >= NEARLY_ALL)
+		say_why(j, "%.0f %% of the time of a step waits for the GIL (Python's lock)", 100 * j->share);
 	/* Only what the rule's own text does not say. */
 	else if (!j->track->thread || (rule->phase == NONE && of_rule >= 0.99 && (int)cause == rule->causes[0]))
 		say_why(j, "%.0f %% of the time of a step %s", 100 * j->share, rule->what);
@@ -539,6 +545,23 @@ static void advise_workers(struct judge *j)
 			j, next,
 			"less work for each item: more DataLoader workers would find no free CPU; stepflame report "
 			"--io says what the workers do");
+	else if (loader && loader->advice == LOADER_KEEPS_UP && loader->handover_ns > loader->wait_ns)
+		verdict__say(
+			j, next,
+			"larger batches, fewer tensors in each, or no workers if items take little: the workers keep "
+			"up, and the time goes into handing over batches that are there");
+	else if (loader && loader->advice == LOADER_THREADS)
+		verdict__say(j, next,
+			     "torch.set_num_threads(1), or OMP_NUM_THREADS=1, in its DataLoader workers: each has %u "
+			     "threads "
+			     "that compute, for %u CPU%s, and they take the CPUs from each other",
+			     loader->threads, loader->cpus, loader->cpus == 1 ? "" : "s");
+	else if (loader && loader->advice == LOADER_STORAGE)
+		verdict__say(
+			j, next,
+			"stepflame report --io says for which files its workers wait: faster storage, larger files "
+			"that "
+			"are read in order, or a cache in memory; more workers help only if the disk has more to give");
 	else if (loader && loader->advice == LOADER_MORE)
 		verdict__say(
 			j, next,
@@ -658,6 +681,10 @@ static void advise_python(struct judge *j)
 		verdict__say(j, next,
 			     "gc.freeze() when all is set up, or a higher gc.set_threshold(); if the program calls "
 			     "gc.collect(), less often");
+	else if (j->verdict->place)
+		verdict__say(j, next,
+			     "less Python there: in operators, in native code, or in another process; stepflame report "
+			     "--advanced --cpu says what that function calls");
 	else
 		verdict__say(
 			j, next, "%s",
@@ -766,9 +793,27 @@ static const char keeps_gil[] =
 static const char write_less[] = "write less there (a log, a progress bar), or in another thread: what reads it does "
 				 "not keep up";
 
+static const char force_less[] = "force what it writes to the disk (fsync, a commit) less often, or in another thread; "
+				 "stepflame report --io says "
+				 "which files";
+
+/* Whether what is forced to the disk is no checkpoint that torch saves. */
+static bool forces_others(const struct judge *j)
+{
+	const struct step_sum *all = &j->blame->all;
+	double saved = 0;
+
+	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+		saved += all->ns[PHASE_CHECKPOINT][cause];
+	return j->verdict->cause == CAUSE_FSYNC && saved < MENTION_SHARE * all->total_ns;
+}
+
 static const char *find_advice(const struct judge *j)
 {
 	enum verdict_class class = j->verdict->class;
+
+	if (class == VERDICT_CHECKPOINT && forces_others(j))
+		return force_less;
 
 	if (j->busy)
 		return "the GPU is the limit: stepflame report --gpu says which kernels; use mixed precision, or a "
@@ -840,16 +885,6 @@ static size_t count_worker_processes(const struct job *job, uint32_t pid)
 	return workers;
 }
 
-/*
- * Whether what the steps wait for takes its time still, beside what they do themselves, if they wait for it later: then
- * no more is won than that.
- */
-static bool is_won_beside(const struct judge *j)
-{
-	return j->rule && (j->thread == AWAITED_LATE || j->rule->causes[0] == CAUSE_GPU_SYNC ||
-			   j->rule->causes[0] == CAUSE_XLA_WAIT);
-}
-
 static void judge_steps(struct judge *j)
 {
 	if (j->track->step_cnt < SLOW_MIN_CNT) {
@@ -873,13 +908,10 @@ static void judge_steps(struct judge *j)
 	if (j->verdict->class == VERDICT_STARVED)
 		say_who_has_the_cpus(j);
 	set_named(j);
-	/* Threads that take each other's CPUs also wait for each other: more can be won. */
-	if (j->cpus.holder == CPU_HELD_ITSELF)
-		j->verdict->share = 0;
 	verdict__give_evidence(j);
-	if (is_won_beside(j))
-		j->verdict->share =
-			fmin(j->verdict->share, 1 - j->share - share_of_cause(&j->blame->all, CAUSE_RUN_QUEUE));
+	if (j->holder)
+		say_why(j, "%s", j->holder);
+	verdict__find_gain(j);
 	if (j->thread && j->rule && j->rule->causes[0] == CAUSE_PIPE && j->verdict->class == VERDICT_UNCLEAR)
 		j->verdict->class = VERDICT_THREAD;
 	advise(j);
@@ -935,6 +967,7 @@ int verdict__new(struct job *job, const struct steps *steps, const struct step_t
 		judge_straggler(&j);
 	else
 		judge_steps(&j);
+	free(j.holder);
 	if (j.err)
 		verdict__release(verdict);
 	return j.err;

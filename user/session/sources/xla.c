@@ -322,11 +322,10 @@ static void note_target(struct session *s, struct target *t)
 
 	/* stepflame chose this jitted function itself, and may be wrong: the report must say so. */
 	if (target__proc(s, t, &proc) && proc.steps.rule == STEP_JIT)
-		session__note(
-			s,
-			"steps of process %u are the calls of '%.128s': stepflame chose this jitted function by its "
-			"share of the time; choose another with --step-at",
-			t->process.pid, names__find(&s->names, proc.jit.name) ?: "(name lost)");
+		session__note(s,
+			      "stepflame chose the calls of '%.128s' as steps of process %u, by their share of the "
+			      "time; choose another jitted function with --step-at",
+			      names__find(&s->names, proc.jit.name) ?: "(name lost)", t->process.pid);
 	if (state_of(t)->lacks_plugin && !state_of(t)->has_plugin)
 		session__note(s,
 			      "the PJRT_Api of process %d's plugin was not found, or has an unknown form: pjrt rows "
