@@ -119,6 +119,7 @@ LOOPS = [
     ("no_loader", OPTIMIZER, 0),
     ("validation", LOADER_OPTIMIZER, 0),
     ("validation_first", LOADER_OPTIMIZER, 0),
+    ("validation_alone", OPTIMIZER, 0),
     ("validation_workers", LOADER_OPTIMIZER, 0),
     ("validation_part", LOADER_OPTIMIZER, 0),
     ("one_loop", LOADER_OPTIMIZER, 0),

@@ -91,6 +91,23 @@ def test_work_for_page_faults(tmp_path, line, call, share):
     assert found["share"] == pytest.approx(share, abs=0.005)
 
 
+@pytest.mark.parametrize("behind, elsewhere, share", [(2, 0, 0.3), (2, 1.75, 0.2875), (0, 2, 0.2)])
+def test_waits_to_go_on(tmp_path, behind, elsewhere, share):
+    """Behind each wait the thread waits for a CPU: what it waits there more than where it just runs is won with the wait."""
+
+    def of_step(index, start):
+        yield rec.sample(PID, PID, rec.WAIT, start + 4 * MS, 4 * MS, 211, FORWARD, cause="page_fault")
+        if behind:
+            yield rec.sample(PID, PID, rec.WAIT, start + (4 + behind) * MS, behind * MS, 211, FORWARD, cause="run_queue")
+        yield rec.sample(PID, PID, rec.CPU, start + 7 * MS, 1 * MS, 211, FORWARD)
+        if elsewhere:
+            yield rec.sample(PID, PID, rec.WAIT, start + STEP - 6 * MS, int(elsewhere * MS), 212, BACKWARD, cause="run_queue")
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 7 * MS, 212, BACKWARD)
+
+    found = verdict(tmp_path, of_step)["verdict"]
+    assert found["class"] == "memory" and found["share"] == pytest.approx(share, abs=0.003), found
+
+
 @pytest.mark.parametrize("holder", [(rec.CPU, None, "on the CPU"), (rec.WAIT, "sleep", "waiting: sleep"), None])
 def test_gil(tmp_path, holder):
     """Who waits for the GIL reads which thread keeps it, and what that one does; no lock of the program is to blame."""

@@ -136,6 +136,7 @@ PROGRAMS = {
     "timm": Program(("timm_resnet.py",), ("timm", "torchvision"), about="timm's resnet10t on torchvision's FakeData"),
     "compiled": Program(("compiled_shapes.py",), about="torch.compile, which compiles again"),
     "ddp": Program(("ranks.py",), ranks=2, about="DDP over gloo, two ranks"),
+    "ddp_saves": Program(("ranks.py", "--saves"), ranks=2, about="DDP over gloo, of which rank 0 saves"),
     "fsdp": Program(("ranks.py", "--fsdp"), ranks=2, about="FSDP over gloo, two ranks"),
     "pyro": Program(("pyro_svi.py",), ("pyro",), about="pyro's SVI"),
     "gpytorch": Program(("gpytorch_gp.py",), ("gpytorch",), about="gpytorch's exact GP"),
@@ -514,5 +515,7 @@ CASES += [
     Case("daily_caches_in_workers", fetched("Cached.keep_on_disk", "Cached.decode_row", no_advice=SET_WORKERS), tolerated=WORKED_ON | {"fsync"}),
     Case("daily_spins_for_answer", Expect(PYTHON, place=frozenset({"spins_for_answer.<locals>.await_answer"}))),
     Case("daily_nests_loaders", fetched("Slow.decode_row", no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    # of the other rank, which waits for it, nothing is to blame
+    Case("ddp_saves", Expect(frozenset({"straggler", "checkpoint"}), slow(SAVES, "save_weights", 10), straggler=0), tolerated=WAITS | WORKED_ON),
     Case("daily_concatenates_history", Expect(COMPUTES | {"extra-work"})),
 ]

@@ -130,6 +130,17 @@ class Loop:
             self.step(optimizer)
         return self.args.batches
 
+    def validation_alone(self):
+        """The only one with a DataLoader: before the first batch, which is made by hand as all are, and now and then."""
+        optimizer = self.sgd()
+        x, y = self.rows[:BATCH]
+        for i in range(self.args.batches):
+            if i % 20 == 0:
+                self.evaluate(DataLoader(self.rows, batch_size=BATCH))
+            self.backward(self.forward(x, y))
+            self.step(optimizer)
+        return self.args.batches
+
     def validation(self):
         """With a DataLoader of its own, in the middle of an epoch."""
         optimizer = self.sgd()

@@ -85,16 +85,36 @@ static bool is_fault_work(const struct sample *s)
 	return s->kind == SAMPLE_CPU && s->kernel && s->syscall < 0;
 }
 
-/* What the kernel does itself, on the CPU, for page faults of the lines that wait for such. */
-static double share_of_fault_work(struct judge *j)
+/* What the thread of the steps does at the lines that wait for a cause, and at others: by samples. */
+struct beside {
+	bool *waits;                            /* by stack: it waits for the cause */
+	uint64_t at_cpu_ns, at_queued_ns;       /* at these stacks */
+	uint64_t other_cpu_ns, other_queued_ns; /* at others */
+	uint64_t fault_work_ns;
+};
+
+static void add_beside(struct beside *b, const struct sample *s)
+{
+	bool at = b->waits[s->stack];
+	uint64_t *cpu_ns = at ? &b->at_cpu_ns : &b->other_cpu_ns,
+		 *queued_ns = at ? &b->at_queued_ns : &b->other_queued_ns;
+
+	if (s->kind == SAMPLE_CPU)
+		*cpu_ns = saturating__add(*cpu_ns, s->weight_ns);
+	else if (s->cause == CAUSE_RUN_QUEUE)
+		*queued_ns = saturating__add(*queued_ns, s->weight_ns);
+	if (at && is_fault_work(s))
+		b->fault_work_ns = saturating__add(b->fault_work_ns, s->weight_ns);
+}
+
+static struct beside look_beside(struct judge *j, unsigned int cause)
 {
 	const struct samples *samples = j->track->thread ? job__samples(j->job) : NULL;
-	bool *waits = samples ? calloc(stacks__stack_end(job__stacks(j->job)), sizeof(*waits)) : NULL;
-	uint64_t all_ns = 0, work_ns = 0;
+	struct beside b = {.waits = samples ? calloc(stacks__stack_end(job__stacks(j->job)), sizeof(bool)) : NULL};
 
-	if (samples && !waits)
+	if (samples && !b.waits)
 		j->err = j->err ?: -ENOMEM;
-	for (int round = 0; waits && round < 2; round++)
+	for (int round = 0; b.waits && round < 2; round++)
 		for (size_t i = 0; i < samples__cnt(samples); i++) {
 			struct sample s;
 
@@ -103,15 +123,36 @@ static double share_of_fault_work(struct judge *j)
 			s = samples__get(samples, i);
 			if (step_track__at(j->track, s.time_ns) < 0)
 				continue;
-			if (!round)
-				waits[s.stack] |= s.cause == CAUSE_PAGE_FAULT;
-			else if (s.kind == SAMPLE_CPU)
-				all_ns = saturating__add(all_ns, s.weight_ns);
-			if (round && waits[s.stack] && is_fault_work(&s))
-				work_ns = saturating__add(work_ns, s.weight_ns);
+			if (round)
+				add_beside(&b, &s);
+			else
+				b.waits[s.stack] |= s.cause == cause;
 		}
-	free(waits);
-	return all_ns ? (double)work_ns / all_ns * share_of_cause(j, CAUSE_NONE) : 0;
+	free(b.waits);
+	return b;
+}
+
+/* What the kernel does itself, on the CPU, for page faults of the lines that wait for such. */
+static double share_of_fault_work(const struct judge *j, const struct beside *b)
+{
+	double cpu_ns = (double)b->at_cpu_ns + b->other_cpu_ns;
+
+	return cpu_ns ? b->fault_work_ns / cpu_ns * share_of_cause(j, CAUSE_NONE) : 0;
+}
+
+/* Behind a wait, a thread waits for a CPU to go on: what it waits at those lines beyond what it waits as it runs at others. */
+static double share_of_returns(const struct judge *j, const struct beside *b)
+{
+	double usual = b->other_cpu_ns ? (double)b->other_queued_ns / b->other_cpu_ns : INFINITY;
+
+	return fmax(0, b->at_queued_ns - usual * b->at_cpu_ns) / j->track->total_ns;
+}
+
+static double share_beside(struct judge *j, unsigned int cause)
+{
+	struct beside b = look_beside(j, cause);
+
+	return share_of_returns(j, &b) + (cause == CAUSE_PAGE_FAULT ? share_of_fault_work(j, &b) : 0);
 }
 
 void verdict__find_gain(struct judge *j)
@@ -126,5 +167,7 @@ void verdict__find_gain(struct judge *j)
 	else if (verdict->class == VERDICT_COMPILE)
 		verdict->share = fmax(verdict->share, share_of_compiles(j));
 	else if (j->rule && j->rule->class == VERDICT_MEMORY)
-		verdict->share = fmin(1, verdict->share + share_of_fault_work(j));
+		verdict->share = fmin(1, verdict->share + share_beside(j, CAUSE_PAGE_FAULT));
+	else if (j->rule && verdict->cause == CAUSE_FILE_SYSTEM)
+		verdict->share = fmin(1, verdict->share + share_beside(j, CAUSE_FILE_SYSTEM));
 }
