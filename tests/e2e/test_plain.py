@@ -60,13 +60,13 @@ def in_python(job):
 
 
 def test_probes(bench):
-    """While it trains without Lightning, the interpreter has one probe: at the callback of a garbage collection."""
+    """While it trains without Lightning, the interpreter has two probes: at the callback of a garbage collection, and at the end of a code object."""
     job = bench.job("plain_loop.py", "--epochs", 1000).until_ready()
     record = bench.record("-p", job.pid).until_armed()
 
-    assert len(in_python(job)) > 1
+    assert len(in_python(job)) > 2
     job.release()
-    helpers.until(helpers.END_SECONDS, lambda: len(in_python(job)) == 1, job.what, job.delayed)
+    helpers.until(helpers.END_SECONDS, lambda: len(in_python(job)) == 2, job.what, job.delayed)
     record.interrupt()
     assert record.wait() == helpers.OK
     assert helpers.report(record.file)["lost"] == {}
@@ -77,9 +77,9 @@ def test_modules_are_read_later(bench):
     job = bench.job("many_modules.py").until_ready()
     record = bench.record("-p", job.pid).until_armed()
     job.until_ran(0.3)
-    assert len(in_python(job)) > 1
+    assert len(in_python(job)) > 2
     job.release()
-    helpers.until(helpers.END_SECONDS, lambda: len(in_python(job)) == 1, job.what, job.delayed)
+    helpers.until(helpers.END_SECONDS, lambda: len(in_python(job)) <= 2, job.what, job.delayed)  # imports end code objects: one may be detached for a while
     record.interrupt()
     assert record.wait() == helpers.OK
 

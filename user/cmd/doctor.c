@@ -123,8 +123,7 @@ __attribute__((format(printf, 5, 6))) static void add_check(struct doctor *d, co
 
 /* ---- rights of the process, and settings of the kernel ---- */
 
-#define FOR_PROGRAMS (CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON))
-#define AS_ROOT      "run it as root (sudo), or with the capabilities that docs/safety.md lists"
+#define AS_ROOT "run it as root (sudo), or with the capabilities that docs/safety.md lists"
 
 /* The first line of a file: "" if it cannot be read. */
 static void read_line(const char *path, char *line, int size)
@@ -140,12 +139,12 @@ static void read_line(const char *path, char *line, int size)
 
 static void check_capabilities(struct doctor *d, uint64_t held)
 {
-	const uint64_t needed = FOR_PROGRAMS | CAPABILITY(CAP_SYS_PTRACE);
+	const uint64_t needed = CAPABILITIES_FOR_PROGRAMS | CAPABILITY(CAP_SYS_PTRACE);
 	char missing[80], all[160];
 
 	capabilities__names(needed & ~held, missing, sizeof(missing));
 	capabilities__names(held, all, sizeof(all));
-	if (FOR_PROGRAMS & ~held)
+	if (CAPABILITIES_FOR_PROGRAMS & ~held)
 		add_check(d, "capabilities", FAIL, AS_ROOT, "%s missing: no recording", missing);
 	else if (capabilities__of_program())
 		add_check(d, "capabilities", OK, NULL, "%s, of the program's file: for your own processes only", all);

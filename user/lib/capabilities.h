@@ -10,6 +10,8 @@
 
 /* A set of capabilities: CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON). */
 #define CAPABILITY(number) (1ULL << (number))
+/* What BPF programs need. */
+#define CAPABILITIES_FOR_PROGRAMS (CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON))
 
 /* Those with which a process reads and writes the files of other users. */
 #define CAPABILITIES_OF_FILES                                                                     \

@@ -92,8 +92,10 @@ int common__flush(FILE *out)
 
 void common__left_out(size_t cnt, size_t limit, const char *what, FILE *out)
 {
+	const char *plural = what[0] && what[strlen(what) - 1] == 's' ? "es" : "s";
+
 	if (cnt > limit)
-		text__paragraph(out, "%zu more %s%s (--limit %zu)", cnt - limit, what, cnt - limit == 1 ? "" : "s",
+		text__paragraph(out, "%zu more %s%s (--limit %zu)", cnt - limit, what, cnt - limit == 1 ? "" : plural,
 				limit);
 }
 

@@ -13,6 +13,7 @@
 
 #include "stepflame.skel.h"
 #include "user/elf/elf.h"
+#include "user/session/programs.h"
 #include "user/session/state.h"
 
 #define UNUSED_MAX 128 /* files that nobody maps */
@@ -470,8 +471,10 @@ static void hand_over_links(struct target *t, struct detachment *d)
 
 void target__detach(struct session *s, struct target *t)
 {
+	struct proc_command command = {.what = COMMAND_CODES, .pid = t->process.pid};
 	struct detachment d = {};
 
+	programs__command(s->skel, &command); /* its code objects end unseen from now on; it may have ended itself */
 	hand_over_links(t, &d);
 	guardian__detach(s->guardian, &d);
 }

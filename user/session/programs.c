@@ -280,6 +280,9 @@ int programs__load(programs_configure configure, void *ctx, struct stepflame_bpf
 		return err;
 	if (err == -EOPNOTSUPP && trace_events__denied())
 		return -EPERM;
+	if (err == -EINVAL &&
+	    CAPABILITIES_FOR_PROGRAMS & ~capabilities__held()) /* the verifier does not know all helpers then */
+		return -EPERM;
 	/* The verifier also returns EACCES; for root that cannot mean a missing permission. */
 	return err == -EPERM || (err == -EACCES && geteuid()) ? -EPERM : -EOPNOTSUPP;
 }
@@ -318,16 +321,15 @@ int programs__iterate(struct bpf_program *program)
 
 static const char *why_denied(void)
 {
-	const uint64_t programs = CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON);
 	uint64_t held = capabilities__held();
 	static char why[160];
 	char missing[64];
 
 	if (capabilities__in_user_namespace())
 		return "may not load BPF programs: in a user namespace no capability allows that";
-	if (programs & ~held) {
+	if (CAPABILITIES_FOR_PROGRAMS & ~held) {
 		snprintf(why, sizeof(why), "may not load BPF programs: %s missing",
-			 capabilities__names(programs & ~held, missing, sizeof(missing)));
+			 capabilities__names(CAPABILITIES_FOR_PROGRAMS & ~held, missing, sizeof(missing)));
 		return why;
 	}
 	if (trace_events__denied())

@@ -553,15 +553,14 @@ static void advise_workers(struct judge *j)
 	else if (loader && loader->advice == LOADER_THREADS)
 		verdict__say(j, next,
 			     "torch.set_num_threads(1), or OMP_NUM_THREADS=1, in its DataLoader workers: each has %u "
-			     "threads "
-			     "that compute, for %u CPU%s, and they take the CPUs from each other",
+			     "threads that compute, for %u CPU%s, and they take the CPUs from each other",
 			     loader->threads, loader->cpus, loader->cpus == 1 ? "" : "s");
 	else if (loader && loader->advice == LOADER_STORAGE)
 		verdict__say(
 			j, next,
 			"stepflame report --io says for which files its workers wait: faster storage, larger files "
-			"that "
-			"are read in order, or a cache in memory; more workers help only if the disk has more to give");
+			"that are read in order, or a cache in memory; more workers help only if the disk has more to "
+			"give");
 	else if (loader && loader->advice == LOADER_MORE)
 		verdict__say(
 			j, next,
@@ -794,8 +793,7 @@ static const char write_less[] = "write less there (a log, a progress bar), or i
 				 "not keep up";
 
 static const char force_less[] = "force what it writes to the disk (fsync, a commit) less often, or in another thread; "
-				 "stepflame report --io says "
-				 "which files";
+				 "stepflame report --io says which files";
 
 /* Whether what is forced to the disk is no checkpoint that torch saves. */
 static bool forces_others(const struct judge *j)
