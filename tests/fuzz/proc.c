@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What the kernel says of a process, of which the process chooses names and paths, and short files: versions, symbols,
- * what a process has used, cgroups and where they are mounted.
+ * What the kernel says of a process, of which the process chooses names and paths, and short files: versions, what a
+ * process has used, cgroups and where they are mounted.
  * The first byte chooses the file of /proc that the rest is; the others are as usual.
  */
 #include <errno.h>
@@ -15,7 +15,6 @@
 #include "user/proc/proc.h"
 #include "user/proc/proc_usage.h"
 #include "user/proc/process.h"
-#include "user/proc/symbols.c"
 #include "user/proc/task.h"
 #include "user/runtime/cuda/cuda.h"
 
@@ -96,15 +95,9 @@ static void read_process(void)
 
 static void read_files(const char *path)
 {
-	struct kernel_symbols *symbols;
+	FILE *file = fopen(path, "r");
 	char version[32];
-	FILE *file;
 
-	if (!kernel_symbols__new(path, &symbols)) {
-		kernel_symbols__find(symbols, 0xffffffff81000010);
-		kernel_symbols__free(symbols);
-	}
-	file = fopen(path, "r");
 	nvidia__version(file, version, sizeof(version));
 	rewind(file);
 	nvidia__restricts_profiling(file);
