@@ -403,7 +403,7 @@ static __always_inline struct stack_close *stack__close(u64 hash)
 static __always_inline u64 stack__of(struct stack_scratch *scratch, const struct proc *proc, u32 pid)
 {
 	struct stack_walk walk = {.scratch = scratch, .proc = proc, .pid = pid};
-	u64 told = proc->codes.told_since_ns, addresses;
+	u64 told = proc->codes.told_since_ns, addresses, known;
 	struct stack_close *close;
 	u32 cnt;
 
@@ -425,8 +425,9 @@ static __always_inline u64 stack__of(struct stack_scratch *scratch, const struct
 		return 0;
 	addresses = walk.hash;
 	close = told && !walk.cut ? stack__close(addresses) : NULL;
-	if (close && close->id && (close->id ^ close->check) == addresses)
-		return close->id;
+	known = close ? close->id : 0;
+	if (known && (known ^ close->check) == addresses)
+		return known;
 	walk.cnt = 0;
 	walk.hash = name_hash__seed(0, 0);
 	bpf_loop(cnt < STACK_FRAMES_MAX ? cnt : STACK_FRAMES_MAX, stack__name, &walk, 0);
