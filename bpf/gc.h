@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Garbage collections, and code objects that end. CPython 3.8 to 3.15 calls invoke_gc_callback(..., phase, generation, ...)
- * for gc.callbacks before each collection with the phase "start" and after it with "stop", whether
- * there are callbacks or not. Collections never nest.
+ * Garbage collections, and code objects that end.
+ *
+ * CPython 3.8 to 3.15 calls invoke_gc_callback(..., phase, generation, ...) for gc.callbacks before
+ * each collection with the phase "start" and after it with "stop", whether there are callbacks or
+ * not. Collections never nest.
  */
 #ifndef STEPFLAME_BPF_GC_H
 #define STEPFLAME_BPF_GC_H

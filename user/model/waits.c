@@ -73,6 +73,11 @@ static uint64_t wait_ns(const struct sample *s)
 	return s->waits > 1 ? s->weight_ns / s->waits : s->weight_ns;
 }
 
+static uint64_t wait_begin_ns(const struct sample *s)
+{
+	return s->time_ns > wait_ns(s) ? s->time_ns - wait_ns(s) : 0;
+}
+
 static struct reason reason_of(struct chain *c, size_t index, int depth);
 
 /* A thread that waits for one before it in the chain is idle: nobody waits for that. */
@@ -89,7 +94,7 @@ static void add_up(struct chain *c, const struct sample *wait, int depth, uint64
 		   uint32_t wakers[CAUSE__END])
 {
 	uint32_t thread = c->threads[depth - 1];
-	uint64_t from_ns = wait->time_ns > wait_ns(wait) ? wait->time_ns - wait_ns(wait) : 0;
+	uint64_t from_ns = wait_begin_ns(wait);
 	size_t at = by_thread__ended(&c->by_thread, thread, from_ns);
 	size_t last = by_thread__ended(&c->by_thread, thread, wait->time_ns);
 
@@ -180,7 +185,7 @@ static bool is_put_off(struct chain *c, const struct sample *s, uint32_t thread,
 		return false;
 	index = by_thread__index(&c->by_thread, thread, at + 1);
 	next = samples__get(c->samples, index);
-	start_ns = next.time_ns > wait_ns(&next) ? next.time_ns - wait_ns(&next) : 0;
+	start_ns = wait_begin_ns(&next);
 	if (next.kind != SAMPLE_WAIT || next.waker_pid != s->pid || start_ns > s->time_ns + wait_ns(s) / PUT_OFF_PART)
 		return false;
 	*reason = find_reason(c, index, 1);
@@ -273,14 +278,18 @@ static uint64_t difference(uint64_t from, uint64_t to)
 	return to > from ? to - from : 0;
 }
 
-/* false: it is not known. */
-static bool find_traffic(const struct rec_resources *readings, size_t cnt, const struct sample *wait,
-			 struct traffic *out)
+/* The readings around a wait: the first behind its begin, and the first at its end or behind. */
+static void find_around(const struct rec_resources *readings, size_t cnt, const struct sample *wait, size_t *from,
+			size_t *to)
 {
-	uint64_t ns = wait->waits > 1 ? wait->weight_ns / wait->waits : wait->weight_ns;
-	uint64_t start_ns = wait->time_ns > ns ? wait->time_ns - ns : 0;
-	size_t to = SEARCH(i, 0, cnt, compare_reading(&readings[i], wait->pid, wait->time_ns) < 0);
-	size_t from = SEARCH(i, 0, cnt, compare_reading(&readings[i], wait->pid, start_ns) <= 0);
+	*from = SEARCH(i, 0, cnt, compare_reading(&readings[i], wait->pid, wait_begin_ns(wait)) <= 0);
+	*to = SEARCH(i, 0, cnt, compare_reading(&readings[i], wait->pid, wait->time_ns) < 0);
+}
+
+/* From the reading before `from` to `to` (find_around). false: it is not known. */
+static bool find_traffic(const struct rec_resources *readings, size_t cnt, const struct sample *wait, size_t from,
+			 size_t to, struct traffic *out)
+{
 	const struct rec_resources *first, *last;
 
 	if (!from || to == cnt)
@@ -288,7 +297,7 @@ static bool find_traffic(const struct rec_resources *readings, size_t cnt, const
 	first = &readings[from - 1];
 	last = &readings[to];
 	if (first->pid != wait->pid || last->pid != wait->pid || !(first->known & last->known & RESOURCES_DISK) ||
-	    start_ns - first->time_ns > READINGS_APART || last->time_ns - wait->time_ns > READINGS_APART)
+	    wait_begin_ns(wait) - first->time_ns > READINGS_APART || last->time_ns - wait->time_ns > READINGS_APART)
 		return false;
 	out->read_bytes = difference(first->read_bytes, last->read_bytes);
 	out->written_bytes = difference(first->written_bytes, last->written_bytes);
@@ -340,16 +349,6 @@ static bool is_for_disk(const struct sample *wait)
 	return wait->kind == SAMPLE_WAIT && (wait->cause == CAUSE_DISK_READ || wait->cause == CAUSE_DISK_WRITE ||
 					     wait->cause == CAUSE_FSYNC || wait->cause == CAUSE_PAGE_FAULT ||
 					     wait->syscall == SYS_IO_GETEVENTS || wait->syscall == SYS_IO_PGETEVENTS);
-}
-
-/* The readings around a wait: the first at or behind its begin, and its end. */
-static void find_around(const struct rec_resources *readings, size_t cnt, const struct sample *wait, size_t *from,
-			size_t *to)
-{
-	uint64_t ns = wait_ns(wait), start_ns = wait->time_ns > ns ? wait->time_ns - ns : 0;
-
-	*from = SEARCH(i, 0, cnt, compare_reading(&readings[i], wait->pid, start_ns) < 0);
-	*to = SEARCH(i, 0, cnt, compare_reading(&readings[i], wait->pid, wait->time_ns) < 0);
 }
 
 /* By reading. NULL: no memory, or no ring was waited for. */
@@ -413,9 +412,11 @@ void waits__correct_disk(struct samples *samples, struct resources *resources)
 		unsigned int cause;
 		size_t from, to;
 
-		if (!is_open(&wait) || !find_traffic(readings, cnt, &wait, &traffic))
+		if (!is_open(&wait))
 			continue;
 		find_around(readings, cnt, &wait, &from, &to);
+		if (!find_traffic(readings, cnt, &wait, from, to, &traffic))
+			continue;
 		cause = between && is_for_ring(&wait) ? direction_of_ring(between, from, to, &traffic)
 						      : decide_direction(&wait, &traffic);
 		if (cause != CAUSE_NONE)

@@ -321,7 +321,8 @@ uint64_t session__rss_bytes(void);
 int snapshot__emit(struct session *s);
 /* t: a main process. */
 void window_sums__add(struct window_sums *sums, const struct target *t, const struct proc *proc);
-#define ROW_BATCH 64 /* more than meet in one bucket of a map */
+#define ROW_BATCH     64                     /* more than meet in one bucket of a map */
+#define ROW_VAL_BYTES sizeof(struct agg_val) /* the largest value of a row */
 
 /*
  * A walk over the rows of a map whose keys begin with a pid. It deletes the rows of processes that
@@ -335,7 +336,7 @@ struct row_walk {
 	/* Rows that were read together. */
 	uint32_t batch, cnt, at; /* where the map goes on; how many; how many of these were taken */
 	bool begun, done;
-	uint8_t keys[ROW_BATCH * 32], vals[ROW_BATCH * sizeof(struct agg_val)]; /* the largest ones */
+	uint8_t keys[ROW_BATCH * 32], vals[ROW_BATCH * ROW_VAL_BYTES];
 };
 
 /* false: there is no further row. */

@@ -39,6 +39,9 @@ static void count_unfinished(struct session *s)
 		programs__iterate(s->skel->progs.syscall_unfinished);
 }
 
+_Static_assert(sizeof(struct syscall_val) <= ROW_VAL_BYTES && sizeof(struct file_val) <= ROW_VAL_BYTES,
+	       "a row_walk has no room for these rows");
+
 static void emit_syscalls(struct session *s)
 {
 	struct rec_syscall rec = {.hdr = {.type = REC_SYSCALL, .size = sizeof(rec)}};
