@@ -73,7 +73,7 @@ def test_record(bench, python):
     assert of_main.count(["main", "<module>"]) >= 0.95 * len(of_main) > 0 and {*map(tuple, of_main)} <= {("main", "<module>"), ()}, of_main
     for name in tids.values():
         assert name == "main" or ("host" if not in_other else "run_" + name) in seen[name] or name == "inner", (name, seen)
-    assert any(sample.cause == "gil" for sample in samples)
+    assert any(sample.cause == "gil" for sample in samples) == (python not in pythons.FREE_THREADED.values())
     assert any("has several interpreters" in note for note in helpers.report(record.file)["notes"])
 
 
