@@ -58,6 +58,21 @@ def test_equals_simple_profiler(shared, run):
     assert sorted(rows, key=lambda name: rows[name]["first_s"]) == truth["order"]
 
 
+WAYS = "sweep many_callbacks finds_rate closures fails interrupted combined compiled by_steps all_stages"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", WAYS.split())
+def test_other_ways(bench, way):
+    """Several fits, those that fail or are interrupted, a search for a rate, closures: the counts and the order are Lightning's."""
+    record, truth = bench.recorded("lightning_ways.py", "--way", way)
+    found = helpers.report(record.file)
+    rows = helpers.actions(found)
+    assert found["lost"] == {}
+    helpers.check_counts(rows, {name: len(d) for name, d in truth["actions"].items()})
+    assert list(rows) == truth["order"]
+
+
 @pytest.mark.parametrize("run", ["fit", "fit-workers"])
 def test_without_a_profiler(bench, run):
     """With no profiler configured, what an identical run with one says."""
