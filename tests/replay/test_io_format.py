@@ -264,6 +264,18 @@ class TestVerdict:
         assert found["place"] is None or "workers" not in found["place"]
         assert "the workers keep up" in found["next"][0] and "more DataLoader workers" not in found["next"][0]
 
+    def test_batches_whose_worker_is_at_work(self, tmp_path):
+        """The batch is there, but the thread of the worker that hands it over waits for the GIL, which its work on the next one has."""
+        busy = []
+        for i in range(100):
+            busy += [r.sample(100, 100, r.CPU, (10 * i + 9) * MS, 10 * MS, WORKS), wait((100, 101), 10 * i, 10 * i + 5, 0, cause="gil")]
+        busy += [r.name(60, "/usr/lib/python3.11/multiprocessing/resource_sharer.py"), r.name(61, "DupFd.detach"), r.code(6, 60, 61), r.stack(TAKES, [(6, 0), (1, 0)])]
+        found = self.found(tmp_path, [(6, TAKES, "socket", 100), (2, LOADS, None, 0)], busy)
+        assert found["class"] == "input-bound" and found["place"] == "data.py:77 Rows.__getitem__, in its workers"
+        assert "the workers keep up" not in found["next"][0]
+        text = helpers.report_text(tmp_path / "made.rec", "--io")
+        assert "0.600 s more were spent on handing over" in text and "in 0.500 s of these the worker's Python had its GIL" in text
+
     def test_threads_of_workers(self, tmp_path):
         busy = [wait((pid, pid), 0, 1000, WORKS, cause="run_queue") for pid in (100, 101)]
         for pid in (100, 101):

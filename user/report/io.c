@@ -24,7 +24,8 @@
 
 #define DOINGS_TEXT 2 /* per worker */
 #define DOINGS_JSON 20
-#define WAITS_JSON  100 /* the longest waits */
+#define WAITS_JSON  100  /* the longest waits */
+#define GIL_SHARE   0.01 /* of the window, from which on waits for the GIL of a worker are told */
 
 static double percent_of(uint64_t part, uint64_t whole)
 {
@@ -264,9 +265,16 @@ static void print_waits(const struct loader *loader, FILE *out)
 		text__paragraph(out, "%zu batches waited for: %.3f s, %.1f %% of %.4g s", loader->late_cnt,
 				loader->wait_ns / 1e9, percent_of(loader->wait_ns, loader->observed_ns),
 				loader->observed_ns / 1e9);
-	if (loader->handover_ns)
-		text__paragraph(out, "%.3f s more were spent on handing over batches that were there",
-				loader->handover_ns / 1e9);
+	if (!loader->handover_ns)
+		return;
+	text__paragraph(out, "%.3f s more were spent on handing over batches that were there",
+			loader->handover_ns / 1e9);
+	if (loader->gil_ns >= GIL_SHARE * loader->observed_ns)
+		text__paragraph(
+			out,
+			"in %.3f s of these the worker's Python had its GIL, at work on the next batches: the thread "
+			"that hands them over waited for it",
+			loader->gil_ns / 1e9);
 }
 
 static int print_loader(struct job *job, const struct loader *loader, FILE *out)
@@ -367,6 +375,7 @@ SHAPE(ahead_shape, "loader_ahead", "steps:I none_idle:I idle_mean:f");
 SHAPE(loader_shape, "loader",
       "pid:I batches:I? waited:I wait_s:f unknown_wait_s:f slow:I? produce_s:f consume_s:f batch_s:f at_once:I "
       "advice:s needed:I? workers:[worker] waits:[loader_wait] ahead:loader_ahead? late:I handover_s:f "
+      "handover_gil_s:f "
       "no_loader_wait_s:f observed_s:f loader:I loaders:I place:loader_place? advised:I? reach_s:f?");
 
 static json_t *json_loader(struct job *job, const struct loader *loader)
@@ -392,9 +401,9 @@ static json_t *json_loader(struct job *job, const struct loader *loader)
 		json_real(loader->batch_ns / 1e9), json_integer(loader->at_once), json_string(advice[loader->advice]),
 		loader->needed ? json_integer(loader->needed) : json_null(), workers, json_loader_waits(job, loader),
 		ahead, json_integer(loader->late_cnt), json_real(loader->handover_ns / 1e9),
-		json_real(loader->no_loader_ns / 1e9), json_real(loader->observed_ns / 1e9),
-		json_integer(loader->number), json_integer(loader->of_cnt), json_place(job, &loader->place),
-		loader->advised ? json_integer(loader->advised) : json_null(),
+		json_real(loader->gil_ns / 1e9), json_real(loader->no_loader_ns / 1e9),
+		json_real(loader->observed_ns / 1e9), json_integer(loader->number), json_integer(loader->of_cnt),
+		json_place(job, &loader->place), loader->advised ? json_integer(loader->advised) : json_null(),
 		loader->advised ? json_real(loader->reach_ns / 1e9) : json_null());
 }
 

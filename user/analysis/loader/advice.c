@@ -186,7 +186,7 @@ static enum loader_advice choose_advice(struct loader *loader, const struct work
 	if (loader->restarts_ns >= RESTARTS * loader->observed_ns &&
 	    loader->restarts_ns >= MOST_OF_WAITS * saturating__add(loader->wait_ns, loader->restart_ns))
 		return LOADER_RESTARTS;
-	if (loader->wait_ns <= HARDLY_WAITS * loader->observed_ns)
+	if (saturating__add(loader->wait_ns, loader->gil_ns) <= HARDLY_WAITS * loader->observed_ns)
 		return LOADER_KEEPS_UP;
 	loader->slow = find_slow_worker(loader);
 	if (loader->slow != WORKER_NONE)

@@ -88,6 +88,11 @@ struct loader {
 	} ahead;
 	uint64_t wait_ns, unknown_ns; /* for batches that were not ready; the part whose worker is not known */
 	uint64_t handover_ns;         /* in the other waits */
+	/*
+	 * The part of these in which the worker had its GIL for the next batches: a thread of its own
+	 * hands a batch over. So the wait is for their work after all.
+	 */
+	uint64_t gil_ns;
 	uint64_t no_loader_ns;        /* the process's waits for batches whose loader is not known */
 	uint64_t observed_ns;         /* the steps, or else the window; for one of several loaders, its time in use */
 	uint64_t batches;             /* fetched batches, as counted by the DataLoader's label; 0: not known */

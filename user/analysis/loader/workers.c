@@ -191,8 +191,41 @@ static void measure_worker(const struct workers *w, struct worker *worker)
 	}
 }
 
-/* Adds what another thread of a worker did with CPUs. */
-static void measure_other_thread(const struct workers *w, uint32_t thread, struct worker *worker)
+/* The part of a sample that lies between two instants. */
+static uint64_t sample_overlap_ns(const struct sample *s, uint64_t start_ns, uint64_t end_ns)
+{
+	uint64_t begun = s->time_ns > s->weight_ns ? s->time_ns - s->weight_ns : 0, ended = s->time_ns;
+
+	if (s->kind == SAMPLE_CPU)
+		return s->time_ns >= start_ns && s->time_ns < end_ns ? s->weight_ns : 0;
+	begun = begun > start_ns ? begun : start_ns;
+	ended = ended < end_ns ? ended : end_ns;
+	return ended > begun ? ended - begun : 0;
+}
+
+/* The part in which the process waits to be handed a batch over that is there. */
+static uint64_t handover_overlap_ns(const struct loader *loader, const struct sample *s)
+{
+	uint64_t begun = s->time_ns > s->weight_ns ? s->time_ns - s->weight_ns : 0, ns = 0;
+	size_t first = 0, end = loader->wait_cnt;
+
+	while (first < end) { /* the first wait that begins later */
+		size_t middle = first + (end - first) / 2;
+
+		if (loader->waits[middle].start_ns > begun)
+			end = middle;
+		else
+			first = middle + 1;
+	}
+	for (size_t i = first ? first - 1 : 0; i < loader->wait_cnt && loader->waits[i].start_ns < s->time_ns; i++)
+		if (!loader->waits[i].late)
+			ns = saturating__add(ns,
+					     sample_overlap_ns(s, loader->waits[i].start_ns, loader->waits[i].end_ns));
+	return ns;
+}
+
+/* Adds what another thread of a worker did with CPUs, and its waits for the GIL. */
+static void measure_other_thread(const struct workers *w, uint32_t thread, struct loader *loader, struct worker *worker)
 {
 	const struct stacks *stacks = job__stacks(w->job);
 	uint64_t cpu_ns = 0, queued_ns = 0;
@@ -206,6 +239,8 @@ static void measure_other_thread(const struct workers *w, uint32_t thread, struc
 			cpu_ns = saturating__add(cpu_ns, s.weight_ns);
 		else if (s.cause == CAUSE_RUN_QUEUE)
 			queued_ns = saturating__add(queued_ns, s.weight_ns);
+		else if (s.cause == CAUSE_GIL)
+			loader->gil_ns = saturating__add(loader->gil_ns, handover_overlap_ns(loader, &s));
 	}
 	worker->others_cpu_ns = saturating__add(worker->others_cpu_ns, cpu_ns);
 	if (is_python || !cpu_ns)
@@ -225,8 +260,9 @@ static void measure_other_threads(const struct workers *w, struct loader *loader
 		samples__thread(w->samples, thread, &pid, &tid);
 		number = find_worker(loader, pid);
 		if (number != WORKER_NONE && tid != pid)
-			measure_other_thread(w, thread, &workers[number]);
+			measure_other_thread(w, thread, loader, &workers[number]);
 	}
+	loader->gil_ns = loader->gil_ns < loader->handover_ns ? loader->gil_ns : loader->handover_ns;
 }
 
 /* ---- waits ---- */
@@ -367,18 +403,6 @@ static uint64_t doing_key(const struct workers *w, const struct sample *s)
 	code = stacks__code(job__stacks(w->job), stack.frames[0].code);
 	return (uint64_t)stack.frames[0].code << 32 | (code__line(&code, stack.frames[0].offset) & 0xffffff) << 8 |
 	       (1 + s->cause);
-}
-
-/* The part of a sample that lies between two instants. */
-static uint64_t sample_overlap_ns(const struct sample *s, uint64_t start_ns, uint64_t end_ns)
-{
-	uint64_t begun = s->time_ns > s->weight_ns ? s->time_ns - s->weight_ns : 0, ended = s->time_ns;
-
-	if (s->kind == SAMPLE_CPU)
-		return s->time_ns >= start_ns && s->time_ns < end_ns ? s->weight_ns : 0;
-	begun = begun > start_ns ? begun : start_ns;
-	ended = ended < end_ns ? ended : end_ns;
-	return ended > begun ? ended - begun : 0;
 }
 
 static int compare_doing(const void *a, const void *b)

@@ -110,7 +110,7 @@ static int find_worker_pids(struct judge *j, struct intern *pids)
 	for (size_t i = 0; i < cnt && !err; i++) {
 		if (loaders[i].pid != j->track->pid)
 			continue;
-		j->late |= loaders[i].wait_ns >= loaders[i].handover_ns;
+		j->late |= loaders[i].wait_ns + loaders[i].gil_ns >= loaders[i].handover_ns - loaders[i].gil_ns;
 		for (size_t w = 0; w < loaders[i].worker_cnt && !err; w++)
 			err = intern__add(pids, loaders[i].workers[w].pid, &number);
 		if (waker && is_slower(&loaders[i], waker))
