@@ -71,7 +71,13 @@ grain
 pyarrow
 zarr
 cython setuptools
-nuitka'
+nuitka
+datasets
+webdataset
+lmdb
+h5py
+opencv-python-headless
+transformers peft'
 ZOO_GROUPS_OTHERS='transformers accelerate
 stable-baselines3
 torch-geometric'

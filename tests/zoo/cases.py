@@ -177,6 +177,15 @@ DAILY = (
     "reads_small_files streams_archive accumulates_checkpointed keeps_outputs commits_each_step prefetches_loader loads_by_workers parses_in_thread "
     "validates_by_new_workers caches_in_workers spins_for_answer nests_loaders concatenates_history"
 )
+STORED = {
+    "datasets_in_workers": "datasets",
+    "datasets_streamed": "datasets",
+    "webdataset_decoded": "webdataset",
+    "lmdb_in_process": "lmdb",
+    "hdf5_in_process": "h5py",
+    "images_by_opencv": "cv2",
+    "adapters": "peft",
+}
 LIBRARIES = {
     "stateful_loader": "torchdata",
     "stateful_loader_alone": "torchdata",
@@ -207,6 +216,7 @@ PROGRAMS.update(kinds_of("machine_", "machine.py", MACHINE.split()))
 PROGRAMS.update(kinds_of("library_", "libraries.py", LIBRARIES, LIBRARIES))
 PROGRAMS.update(kinds_of("packaged_", "packaged.py", PACKAGED, PACKAGED))
 PROGRAMS.update(kinds_of("daily_", "daily.py", DAILY.split()))
+PROGRAMS.update(kinds_of("stored_", "stored.py", STORED, STORED))
 PROGRAMS.update(kinds_of("report_", "reports.py", REPORTS, REPORTS))
 PROGRAMS["ddp_crowded"] = Program(("ranks.py", "--threads"), ranks=2, about="DDP over gloo, two ranks with as many threads each as there are CPUs")
 
@@ -518,4 +528,16 @@ CASES += [
     # of the other rank, which waits for it, nothing is to blame
     Case("ddp_saves", Expect(frozenset({"straggler", "checkpoint"}), slow(SAVES, "save_weights", 10), straggler=0), tolerated=WAITS | WORKED_ON),
     Case("daily_concatenates_history", Expect(COMPUTES | {"extra-work"})),
+]
+
+# Data as packages store and read it.
+CASES += [
+    Case("stored_datasets_in_workers", fetched("datasets_in_workers.<locals>.tokenize_rows", "parse", advice=MORE_WORKERS, no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case("stored_datasets_streamed", fetched("datasets_streamed.<locals>.split_text", "parse", advice=SET_WORKERS)),
+    Case("stored_webdataset_decoded", fetched("webdataset_decoded.<locals>.decode_sample", "parse", no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case("stored_lmdb_in_process", fetched("Stored.read_row", never="swap"), "disk", tolerated=PAGED | WORKED_ON),
+    Case("stored_lmdb_in_process", Expect(COMPUTES | {"input-bound", "memory"}, never="swap"), tolerated=PAGED | WORKED_ON),
+    Case("stored_hdf5_in_process", fetched("Compressed.read_row", advice=SET_WORKERS)),
+    Case("stored_images_by_opencv", fetched("Images.decode_image", no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case("stored_adapters", Expect(COMPUTES)),
 ]

@@ -93,9 +93,9 @@ struct loader {
 	 * hands a batch over. So the wait is for their work after all.
 	 */
 	uint64_t gil_ns;
-	uint64_t no_loader_ns;        /* the process's waits for batches whose loader is not known */
-	uint64_t observed_ns;         /* the steps, or else the window; for one of several loaders, its time in use */
-	uint64_t batches;             /* fetched batches, as counted by the DataLoader's label; 0: not known */
+	uint64_t no_loader_ns; /* the process's waits for batches whose loader is not known */
+	uint64_t observed_ns;  /* the steps, or else the window; for one of several loaders, its time in use */
+	uint64_t batches;      /* fetched batches, as counted by the DataLoader's label; 0: not known */
 	/*
 	 * For one of several loaders: time between batches without other loaders' turns, and the
 	 * number of those batches.

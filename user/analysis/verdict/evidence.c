@@ -65,6 +65,9 @@ bool verdict__failed(const struct job *job, uint32_t pid)
 
 #define SLOWER 1.5 /* times as busy as any other worker */
 
+/* of the time in which batches are handed over: for so long the workers' work has their GIL */
+#define HELD_UP (1.0 / 3)
+
 enum worker_slot { SLOT_WORKS, SLOT_OTHER };
 #define NO_SLOT (-1)
 
@@ -110,7 +113,8 @@ static int find_worker_pids(struct judge *j, struct intern *pids)
 	for (size_t i = 0; i < cnt && !err; i++) {
 		if (loaders[i].pid != j->track->pid)
 			continue;
-		j->late |= loaders[i].wait_ns + loaders[i].gil_ns >= loaders[i].handover_ns - loaders[i].gil_ns;
+		j->late |= loaders[i].wait_ns >= loaders[i].handover_ns ||
+			   loaders[i].gil_ns >= HELD_UP * loaders[i].handover_ns;
 		for (size_t w = 0; w < loaders[i].worker_cnt && !err; w++)
 			err = intern__add(pids, loaders[i].workers[w].pid, &number);
 		if (waker && is_slower(&loaders[i], waker))
