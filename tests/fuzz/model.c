@@ -18,7 +18,6 @@
 #include "user/report/report.h"
 #include "user/report/steps_report.h"
 #include "user/report/summary.h"
-#include "user/top/json.h"
 #include "user/top/lines.h"
 
 #define INPUT_MAX 16384
@@ -237,7 +236,7 @@ static void show_live(struct job *job)
 	}
 	top_lines__release(&lines);
 	output__begin(&output);
-	output__end(&output, top_json__print(&frame, TOP__VIEWS, 0, output.file), JSON);
+	output__end(&output, top_lines__json(&frame, TOP__VIEWS, 0, output.file), JSON);
 	top_frame__release(&frame);
 	top__free(top);
 }

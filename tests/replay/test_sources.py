@@ -48,7 +48,6 @@ ONE_INCLUDER = {  # headers that only one other file includes, and why they are 
     "user/session/sources/ops.h": "which probes operators have, and when they are attached",
     "user/session/sources/ticks.h": "ticks, by which rests are measured, and rests",
     "user/session/sources/xla.h": "doctor asks the source what it finds",
-    "user/top/json.h": "a frame for programs, like lines.h for people",
     "user/top/screen.h": "the terminal, which knows nothing of jobs",
     "user/watch/events.h": "children that copy recordings",
     "user/watch/watch.h": "the loop, which knows nothing of the command line",

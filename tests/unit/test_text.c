@@ -62,7 +62,7 @@ static void expect_broken(const char *text, size_t width, size_t hang, const cha
 	size_t bytes;
 	FILE *out = open_memstream(&printed, &bytes);
 
-	columns__print(out, text, width, hang);
+	columns__print(out, 0, text, width, hang);
 	assert_int_equal(fclose(out), 0);
 	assert_string_equal(printed, expected);
 	free(printed);

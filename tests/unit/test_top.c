@@ -15,7 +15,6 @@
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
 #include "user/model/step_times.h"
-#include "user/top/json.h"
 #include "user/top/lines.h"
 #include "user/top/top.h"
 
@@ -456,7 +455,7 @@ static void test_json(void **unused)
 	r = row(TOP_PROCESSES, "11 worker \xff");
 	assert_true(r && isnan(r->values[0]));
 	expect(r, 1, 8.7);
-	assert_int_equal(top_json__print(&frame, TOP_PROCESSES, 0, out), 0);
+	assert_int_equal(top_lines__json(&frame, TOP_PROCESSES, 0, out), 0);
 	fclose(out);
 	json = json_loads(text, 0, NULL);
 	assert_non_null(json);

@@ -19,6 +19,7 @@
 #include "user/lib/json.h"
 #include "user/lib/log.h"
 #include "user/report/common.h"
+#include "user/report/print/table.h"
 #include "user/report/print/text.h"
 #include "user/runtime/cuda/cuda.h"
 #include "user/runtime/nvtx/nvtx.h"
@@ -36,7 +37,6 @@
 enum check_result { OK, WARN, FAIL };
 
 #define CHECKS_MAX 48
-#define FOUND_AT   36 /* columns before what was found */
 #define FIX_AT     11
 
 static const char *const verdict_names[] = {"OK", "WARN", "FAIL"};
@@ -588,36 +588,41 @@ static int doctor__check_process(struct doctor *d)
 	return err ?: framework_err;
 }
 
-static json_t *json_check(const struct doctor_check *c)
+static int add_found(struct table *table, const struct doctor_check *c)
 {
-	return json_pack("{s:s, s:s, s:o, s:s?}", "name", c->name, "verdict", verdict_names[c->verdict], "found",
-			 json__string(c->found), "fix", c->fix);
+	return TABLE_ADD(table, ((const struct cell[]){
+					cell__new("name", 2, "", -28, 0, json_string(c->name)),
+					cell__new("verdict", 1, "", -4, 0, json_string(verdict_names[c->verdict])),
+					cell__new("found", 3, "", 0, 0, json__string(c->found)),
+					cell__json("fix", c->fix ? json_string(c->fix) : json_null()),
+				}));
 }
 
 static int print_data(const struct doctor *d)
 {
 	static const char *const path[] = {"checks", NULL};
-	json_t *checks = json_array(), *object;
-	int failed = 0;
+	json_t *object = json_pack("{s:s, s:s}", "report", "doctor", "stepflame", STEPFLAME_VERSION);
+	struct table table = table__json(object, "checks");
+	int err = 0;
 
-	for (size_t i = 0; i < d->cnt; i++)
-		failed |= json_array_append_new(checks, json_check(&d->checks[i]));
-	object = json_pack("{s:s, s:s, s:o}", "report", "doctor", "stepflame", STEPFLAME_VERSION, "checks", checks);
-	object = common__json_unless_failed(object, failed);
+	for (size_t i = 0; i < d->cnt && !err; i++)
+		err = add_found(&table, &d->checks[i]);
+	object = common__json_unless_failed(object, err);
 	return d->csv ? common__print_csv(object, path, json_object(), stdout) : common__print_json(object, stdout);
 }
 
 static int print_text(const struct doctor *d)
 {
-	text__use_terminal(STDOUT_FILENO);
-	for (size_t i = 0; i < d->cnt; i++) {
-		const struct doctor_check *c = &d->checks[i];
+	struct table table = {.out = stdout, .gap = "  ", .rules = RULES_NONE, .headless = true, .wraps = true};
+	int err = 0;
 
-		text__wrapped(stdout, FOUND_AT, "%-4s  %-28s  %s", verdict_names[c->verdict], c->name, c->found);
-		if (c->fix)
-			text__wrapped(stdout, FIX_AT, "      fix: %s", c->fix);
+	text__use_terminal(STDOUT_FILENO);
+	for (size_t i = 0; i < d->cnt && !err; i++) {
+		err = add_found(&table, &d->checks[i]);
+		if (d->checks[i].fix)
+			text__wrapped(stdout, FIX_AT, "      fix: %s", d->checks[i].fix);
 	}
-	return fflush(stdout);
+	return err ?: common__flush(stdout);
 }
 
 static int run_doctor(int argc, char **argv)

@@ -24,7 +24,6 @@
 #include "user/report/common.h"
 #include "user/report/print/text.h"
 #include "user/session/session.h"
-#include "user/top/json.h"
 #include "user/top/lines.h"
 #include "user/top/screen.h"
 #include "user/top/top.h"
@@ -306,9 +305,9 @@ static int print_batch(struct live_view *live)
 	int err;
 
 	if (live->args->csv)
-		return top_json__csv(&live->frame, live->state.view, live->args->limit, &live->csv);
+		return top_lines__csv(&live->frame, live->state.view, live->args->limit, &live->csv);
 	if (live->args->json)
-		return top_json__print(&live->frame, live->state.view, live->args->limit, stdout);
+		return top_lines__json(&live->frame, live->state.view, live->args->limit, stdout);
 	err = top_lines__batch(&live->frame, &live->state, live->args->limit, &lines);
 	all = lines.items;
 	if (live->frames > 1)

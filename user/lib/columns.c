@@ -54,10 +54,10 @@ size_t columns__of_text(const char *text)
 }
 
 /* Spaces inside of a line stay as they are: they may align something. */
-void columns__print(FILE *out, const char *text, size_t width, size_t hang)
+void columns__print(FILE *out, size_t used, const char *text, size_t width, size_t hang)
 {
 	const char *word = text;
-	size_t column = 0;
+	size_t column = used;
 
 	while (*word) {
 		const char *from = word + strspn(word, " "), *end = from + strcspn(from, " ");

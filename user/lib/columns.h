@@ -13,9 +13,10 @@ size_t columns__of_terminal(int fd);
 size_t columns__of_code(uint32_t code_point);
 size_t columns__of_text(const char *text);
 /*
- * Prints a text and a newline: broken at spaces to lines of `width`, of which all but the first are
- * indented by `hang`. A word that is longer than a line stays whole. width SIZE_MAX: one line.
+ * Prints a text and a newline, behind `used` columns of its first line: broken at spaces to lines of
+ * `width`, of which all but the first are indented by `hang`. A word that is longer than a line stays
+ * whole. width SIZE_MAX: one line.
  */
-void columns__print(FILE *out, const char *text, size_t width, size_t hang);
+void columns__print(FILE *out, size_t used, const char *text, size_t width, size_t hang);
 
 #endif

@@ -37,7 +37,7 @@ static void print_text(const char *who, const char *prefix, const char *text, si
 
 	if (shown && asprintf(&line, "%s%s%s", who, prefix, shown) < 0)
 		line = NULL;
-	columns__print(stderr, line ?: "stepflame: out of memory", width, hang);
+	columns__print(stderr, 0, line ?: "stepflame: out of memory", width, hang);
 	free(line);
 	free(shown);
 }

@@ -9,63 +9,120 @@
 #include "user/lib/utf8.h"
 #include "user/model/samples.h"
 #include "user/report/common.h"
+#include "user/report/print/table.h"
 #include "user/report/print/text.h"
 
-/* ---- text ---- */
+/* ---- rows ---- */
 
-/* Prints "sleeping, lock (futex) 12.3 s", without the parts that are unknown. */
-static void print_wait(const struct dump_thread *thread, FILE *out)
+/* Returns a string of any bytes as UTF-8. */
+static json_t *escaped_string(const char *text)
 {
-	const char *syscall = task__syscall(&thread->task);
+	char *escaped = utf8__escape(text);
+	json_t *value = escaped ? json_string(escaped) : NULL;
 
-	fprintf(out, "%s", task__state(&thread->task));
-	if (thread->cause != CAUSE_NONE)
-		fprintf(out, ", %s", sample_cause__name(thread->cause));
-	if (syscall)
-		fprintf(out, " (%s)", syscall);
-	else if (thread->task.syscall >= 0)
-		fprintf(out, " (system call %ld)", thread->task.syscall);
-	if (thread->task.blocked_s >= 0)
-		fprintf(out, " %.1f s", thread->task.blocked_s);
-	if (thread->gil)
-		fputs(", holds the GIL", out);
-	fputc('\n', out);
+	free(escaped);
+	return value;
 }
 
-/* On a terminal long paths and names are cut in their middle. */
-static void print_frame(const struct py_frame *frame, FILE *out)
+static int add_frame(struct table *table, const struct py_frame *frame)
 {
 	char line[16] = "?", *text;
 
 	if (frame->line)
 		snprintf(line, sizeof(line), "%d", frame->line);
 	if (asprintf(&text, "%s:%s %s", frame->file, line, frame->name) < 0)
-		return;
-	text__last(out, 0, "    ", text);
-	free(text);
+		text = NULL;
+	return TABLE_ADD(table, ((const struct cell[]){
+					cell__json("file", json_string(frame->file)),
+					cell__json("line", frame->line ? json_integer(frame->line) : json_null()),
+					cell__json("name", json_string(frame->name)),
+					cell__last(1, "", text),
+				}));
 }
 
-static void print_thread(const struct dump_thread *thread, FILE *out)
+static int add_frames(struct table *table, const struct py_stack *stack)
 {
-	char *name = utf8__escape(thread->task.name);
+	int err = 0;
 
-	fprintf(out, "\n  thread %d %s: ", thread->task.tid, name ?: "");
-	free(name);
-	print_wait(thread, out);
+	for (uint32_t i = 0; i < stack->frame_cnt && !err; i++)
+		err = add_frame(table, &stack->frames[i]);
+	return err;
+}
+
+/*
+ * Returns "thread 42 python: sleeping, lock (futex) 12.3 s", without the parts that are unknown.
+ * malloc'ed; NULL: no memory.
+ */
+static char *thread_sentence(const struct dump_thread *thread)
+{
+	const struct task *task = &thread->task;
+	const char *syscall = task__syscall(task);
+	char number[40] = "", blocked[32] = "", *text;
+
+	if (!syscall && task->syscall >= 0)
+		snprintf(number, sizeof(number), "system call %ld", task->syscall);
+	if (task->blocked_s >= 0)
+		snprintf(blocked, sizeof(blocked), " %.1f s", task->blocked_s);
+	syscall = syscall ?: number;
+	if (asprintf(&text, "thread %d %s: %s%s%s%s%s%s%s%s", task->tid, task->name, task__state(task),
+		     thread->cause != CAUSE_NONE ? ", " : "",
+		     thread->cause != CAUSE_NONE ? sample_cause__name(thread->cause) : "", *syscall ? " (" : "",
+		     syscall, *syscall ? ")" : "", blocked, thread->gil ? ", holds the GIL" : "") < 0)
+		return NULL;
+	return text;
+}
+
+static int add_thread(struct table *table, uint32_t pid, const struct dump_thread *thread)
+{
+	const struct task *task = &thread->task;
+	struct table frames = {.list = json_array()};
+	int err = add_frames(&frames, &thread->stack);
+	const char *stack = !thread->python        ? "none"
+			    : thread->stack.moving ? "moving"
+			    : thread->stack.cut    ? "cut"
+						   : "whole";
+
+	return TABLE_ADD(table,
+			 ((const struct cell[]){
+				 cell__json("pid", json_integer(pid)),
+				 cell__json("tid", json_integer(task->tid)),
+				 cell__json("name", escaped_string(task->name)),
+				 cell__json("state", json_string(task__state(task))),
+				 cell__json("blocked_on", common__json_text(sample_cause__name(thread->cause))),
+				 cell__json("blocked_s", common__json_real(task->blocked_s >= 0, task->blocked_s)),
+				 cell__json("syscall", task->syscall >= 0 ? json_integer(task->syscall) : json_null()),
+				 cell__json("op", json_null()),
+				 cell__json("holds_gil", json_boolean(thread->gil)),
+				 cell__json("stack", json_string(stack)),
+				 cell__json("frames", common__json_unless_failed(frames.list, err)),
+				 cell__last(1, "", thread_sentence(thread)),
+			 }));
+}
+
+/* ---- text ---- */
+
+static int print_thread(struct table *threads, uint32_t pid, const struct dump_thread *thread)
+{
+	/* On a terminal long paths and names are cut in their middle. */
+	struct table frames = {.out = threads->out, .gap = "    ", .rules = RULES_NONE, .headless = true};
+	int err;
+
+	fputc('\n', threads->out);
+	err = add_thread(threads, pid, thread);
 	if (thread->stack.moving)
-		fputs("    (it ran on: the innermost frames are not known)\n", out);
-	for (uint32_t i = 0; i < thread->stack.frame_cnt; i++) {
-		const struct py_frame *frame = &thread->stack.frames[i];
-
-		print_frame(frame, out);
-	}
+		fputs("    (it ran on: the innermost frames are not known)\n", threads->out);
+	err = err ?: add_frames(&frames, &thread->stack);
 	if (thread->stack.cut)
-		fprintf(out, "    (more than %d frames: the outer ones are left out)\n", PY_FRAMES_MAX);
+		fprintf(threads->out, "    (more than %d frames: the outer ones are left out)\n", PY_FRAMES_MAX);
+	return err;
 }
 
 int dump__text(const struct dump *dump, FILE *out)
 {
-	for (size_t i = 0; i < dump->process_cnt; i++) {
+	struct table threads = {.out = out, .gap = "  ", .rules = RULES_NONE, .headless = true, .wraps = true};
+	int err = 0;
+
+	for (size_t i = 0; i < dump->process_cnt && !err; i++) {
 		const struct dump_process *process = &dump->processes[i];
 
 		if (i)
@@ -82,72 +139,33 @@ int dump__text(const struct dump *dump, FILE *out)
 			text__wrapped(out, 3,
 				      "  (%u more stacks, of other interpreters in these threads, are not shown)",
 				      process->hidden_stacks);
-		for (size_t k = 0; k < process->thread_cnt; k++)
-			print_thread(&process->threads[k], out);
+		for (size_t k = 0; k < process->thread_cnt && !err; k++)
+			err = print_thread(&threads, process->target.pid, &process->threads[k]);
 	}
-	return common__flush(out);
+	return err ?: common__flush(out);
 }
 
 /* ---- JSON ---- */
 
-/* Returns a string of any bytes as UTF-8. */
-static json_t *json_text(const char *text)
-{
-	char *escaped = utf8__escape(text);
-	json_t *value = escaped ? json_string(escaped) : NULL;
-
-	free(escaped);
-	return value;
-}
-
-static json_t *json_frames(const struct py_stack *stack)
-{
-	json_t *frames = json_array();
-
-	for (uint32_t i = 0; i < stack->frame_cnt; i++) {
-		const struct py_frame *frame = &stack->frames[i];
-
-		common__json_append(&frames, json_pack("{s:s, s:o, s:s}", "file", frame->file, "line",
-						       frame->line ? json_integer(frame->line) : json_null(), "name",
-						       frame->name));
-	}
-	return frames;
-}
-
-static json_t *json_thread(uint32_t pid, const struct dump_thread *thread)
-{
-	const struct task *task = &thread->task;
-	const char *stack = !thread->python        ? "none"
-			    : thread->stack.moving ? "moving"
-			    : thread->stack.cut    ? "cut"
-						   : "whole";
-
-	return json_pack("{s:I, s:i, s:o, s:s, s:o, s:o, s:o, s:n, s:b, s:s, s:o}", "pid", (json_int_t)pid, "tid",
-			 task->tid, "name", json_text(task->name), "state", task__state(task), "blocked_on",
-			 common__json_text(sample_cause__name(thread->cause)), "blocked_s",
-			 task->blocked_s >= 0 ? json_real(task->blocked_s) : json_null(), "syscall",
-			 task->syscall >= 0 ? json_integer(task->syscall) : json_null(), "op", "holds_gil", thread->gil,
-			 "stack", stack, "frames", json_frames(&thread->stack));
-}
-
 int dump__data(const struct dump *dump, bool csv, FILE *out)
 {
 	static const char *const path[] = {"threads", NULL};
-	json_t *targets = json_array(), *threads = json_array(), *object;
+	json_t *targets = json_array();
+	json_t *object =
+		json_pack("{s:s, s:s, s:o}", "report", "dump", "stepflame", STEPFLAME_VERSION, "target", targets);
+	struct table threads = table__json(object, "threads");
 	uint32_t hidden = 0;
 	int failed = 0;
 
-	for (size_t i = 0; i < dump->process_cnt; i++) {
+	for (size_t i = 0; i < dump->process_cnt && !failed; i++) {
 		const struct dump_process *process = &dump->processes[i];
 
 		hidden += process->hidden_stacks;
 		failed |= json_array_append_new(targets, common__json_target(&process->target));
-		for (size_t k = 0; k < process->thread_cnt; k++)
-			failed |=
-				json_array_append_new(threads, json_thread(process->target.pid, &process->threads[k]));
+		for (size_t k = 0; k < process->thread_cnt && !failed; k++)
+			failed |= add_thread(&threads, process->target.pid, &process->threads[k]);
 	}
-	object = json_pack("{s:s, s:s, s:o, s:o, s:I}", "report", "dump", "stepflame", STEPFLAME_VERSION, "target",
-			   targets, "threads", threads, "hidden_stacks", (json_int_t)hidden);
+	failed |= json_object_set_new(object, "hidden_stacks", json_integer(hidden));
 	object = common__json_unless_failed(object, failed);
 	return csv ? common__print_csv(object, path, json_object(), out) : common__print_json(object, out);
 }

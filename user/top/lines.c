@@ -2,6 +2,7 @@
 #include "user/top/lines.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +10,10 @@
 #include <string.h>
 
 #include "user/lib/columns.h"
+#include "user/lib/json.h"
 #include "user/lib/utf8.h"
+#include "user/report/common.h"
+#include "user/report/print/table.h"
 #include "user/report/print/text.h"
 
 #define COLUMN_MIN 7
@@ -417,6 +421,140 @@ void top_lines__release(struct array *lines)
 	free(all);
 	*lines = (struct array){0};
 }
+
+/* ---- for programs ---- */
+
+static json_t *number_or_null(double value)
+{
+	return common__json_real(!isnan(value), value);
+}
+
+/* The screen formats a value as its column says (put_top_row): "12.3k" is a number to no program. */
+static int add_top_row(struct table *table, const struct top_row *row, const struct top_view_info *info)
+{
+	struct cell cells[1 + TOP_VALUES] = {cell__json("name", json__string(row->name))};
+
+	for (int i = 0; i < info->column_cnt; i++)
+		cells[1 + i] = cell__json(info->columns[i].key, number_or_null(row->values[i]));
+	return table__add(table, cells, 1 + info->column_cnt);
+}
+
+static json_t *json_rows(const struct top_frame *frame, enum top_view view, size_t limit)
+{
+	size_t cnt;
+	const struct top_row **rows = top_frame__sorted(frame, view, top_views[view].sort, "", &cnt);
+	struct table table = {.list = json_array()};
+	int err = rows ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < cnt && (!limit || i < limit); i++)
+		err = add_top_row(&table, rows[i], &top_views[view]);
+	free(rows);
+	return common__json_unless_failed(table.list, err);
+}
+
+static json_t *known(uint32_t value, double unit)
+{
+	return common__json_real(value != GPU_UNKNOWN, value / unit);
+}
+
+/* Of memory that is known. */
+static json_t *bytes_or_null(bool is_known, uint64_t bytes)
+{
+	return is_known ? common__json_integer(bytes) : json_null();
+}
+
+static int add_gpu(struct table *table, const struct rec_gpu_usage *gpu)
+{
+	return TABLE_ADD(table, ((const struct cell[]){
+					cell__json("device", json_integer(gpu->device)),
+					cell__json("name", common__json_text(gpu->name)),
+					cell__json("busy_percent", known(gpu->busy_percent, 1)),
+					cell__json("memory_used_bytes",
+						   bytes_or_null(gpu->memory_bytes, gpu->memory_used_bytes)),
+					cell__json("memory_bytes", bytes_or_null(gpu->memory_bytes, gpu->memory_bytes)),
+					cell__json("power_w", known(gpu->power_mw, 1e3)),
+					cell__json("temperature_c", known(gpu->temperature_c, 1)),
+				}));
+}
+
+static json_t *json_gpus(const struct top_frame *frame)
+{
+	struct table table = {.list = json_array()};
+	int err = 0;
+
+	for (size_t i = 0; i < frame->gpu_cnt && !err; i++)
+		err = add_gpu(&table, &frame->gpus[i]);
+	return common__json_unless_failed(table.list, err);
+}
+
+static json_t *json_limits(const struct cgroup_limits *limits)
+{
+	bool memory = limits->memory_bytes;
+
+	return json_pack("{s:o, s:o, s:o, s:o}", "memory_bytes", bytes_or_null(memory, limits->memory_bytes),
+			 "memory_left_bytes", bytes_or_null(memory, limits->memory_left_bytes), "cpus",
+			 common__json_real(limits->cpus, limits->cpus), "processors",
+			 limits->processors ? json_integer(limits->processors) : json_null());
+}
+
+int top_lines__json(const struct top_frame *frame, enum top_view view, size_t limit, FILE *out)
+{
+	json_t *object = json_pack(
+		"{s:s, s:f, s:f, s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:s, s:o, s:o, s:{s:o, s:f}, s:s, s:o, s:o}",
+		"report", "top", "elapsed_s", frame->elapsed_s, "interval_s", frame->interval_s, "target",
+		json__string(frame->target), "process_count", (json_int_t)frame->processes, "thread_count",
+		(json_int_t)frame->threads, "cpu_percent", number_or_null(frame->cpu_percent), "rss_bytes",
+		common__json_integer(frame->rss_bytes), "limits", json_limits(&frame->limits), "step_count",
+		(json_int_t)frame->steps, "steps_per_s", number_or_null(frame->steps_per_s), "step_rule",
+		frame->step_rule, "hits_per_s", number_or_null(frame->hits_per_s), "cost_percent",
+		number_or_null(frame->cost_percent), "own", "cpu_percent", number_or_null(frame->own_percent), "rss_mb",
+		frame->own_mb, "lost", frame->losses, "note", json__string(frame->note), "gpus", json_gpus(frame));
+	int err = object ? 0 : -ENOMEM;
+
+	for (int i = 0; i < TOP__VIEWS && !err; i++)
+		if (view == TOP__VIEWS || view == (enum top_view)i)
+			err = json_object_set_new(object, top_views[i].name, json_rows(frame, i, limit));
+	if (!err)
+		err = json__print(object, JSON_COMPACT | JSON_REAL_PRECISION(15), out);
+	json_decref(object);
+	fputc('\n', out);
+	return err ? -ENOMEM : common__flush(out);
+}
+
+/* ---- CSV ---- */
+
+/* Takes row over; NULL: no memory. Returns it behind the time of its frame; NULL: no memory. */
+static json_t *timed_row(const struct top_frame *frame, json_t *row)
+{
+	json_t *timed = json_pack("{s:f}", "elapsed_s", frame->elapsed_s);
+	int failed = json_object_update(timed, row);
+
+	json_decref(row);
+	return common__json_unless_failed(timed, failed);
+}
+
+static json_t *blank_top_row(const struct top_view_info *info)
+{
+	const struct top_row row = {.name = ""};
+	struct table table = {.list = json_array()};
+
+	return common__json_first(table.list, add_top_row(&table, &row, info));
+}
+
+int top_lines__csv(const struct top_frame *frame, enum top_view view, size_t limit, struct csv *csv)
+{
+	json_t *rows = json_rows(frame, view, limit);
+	int err = rows ? 0 : -ENOMEM;
+
+	if (!err && !csv->columns)
+		err = csv__heads(csv, timed_row(frame, blank_top_row(&top_views[view])));
+	for (size_t i = 0; !err && i < json_array_size(rows); i++)
+		err = csv__row(csv, timed_row(frame, json_incref(json_array_get(rows, i))));
+	json_decref(rows);
+	return err ?: common__flush(csv->out);
+}
+
+/* ---- keys ---- */
 
 static void type_filter(struct top_state *state, int key)
 {

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A frame as lines of text: either the lines of a screen, which has a size and a state that keys
- * change, or all lines, for a file. This is where texts of the job are escaped.
+ * A frame as lines: of a screen, which has a size and a state that keys change; all lines, for a
+ * file; of JSON or CSV, for programs. All are made of the columns of top_views. This is where texts
+ * of the job are escaped.
  */
 #ifndef STEPFLAME_USER_TOP_LINES_H
 #define STEPFLAME_USER_TOP_LINES_H
 
+#include <stdio.h>
+
+#include "user/report/print/csv.h"
 #include "user/top/top.h"
 
 #define TOP_FILTER_MAX 64
@@ -49,6 +53,19 @@ int top_lines__screen(const struct top_frame *frame, struct top_state *state, st
  */
 int top_lines__batch(const struct top_frame *frame, const struct top_state *state, size_t limit, struct array *lines);
 void top_lines__release(struct array *lines);
+
+/* ---- for programs ---- */
+
+/*
+ * Prints a frame as one line of JSON, for each view a list of rows: that of `view`, or all for
+ * TOP__VIEWS. limit: rows of each; 0: all. 0 or -errno.
+ */
+int top_lines__json(const struct top_frame *frame, enum top_view view, size_t limit, FILE *out);
+/*
+ * Prints the rows of a view as CSV, each with the time of the frame; above the first frame also the
+ * heads. csv: of all frames. 0 or -errno.
+ */
+int top_lines__csv(const struct top_frame *frame, enum top_view view, size_t limit, struct csv *csv);
 
 /* ---- what keys do to the state of the screen ---- */
 

@@ -122,6 +122,16 @@ static void print_last_rule(const struct table *table, size_t used)
 	fprintf(table->out, "%s%.*s\n", table->gap, room < LAST_RULE ? (int)room : LAST_RULE, dashes);
 }
 
+static void print_wrapped(FILE *out, size_t used, const char *gap, const char *text)
+{
+	char *shown = utf8__escape(text);
+	size_t from = used + strlen(gap);
+
+	fputs(gap, out);
+	columns__print(out, from, shown ?: "", text__columns(), from);
+	free(shown);
+}
+
 /* Prints a text, escaped, in its column (width below 0: to the left). Returns the columns taken. */
 static int print_cell(FILE *out, const char *text, int width)
 {
@@ -148,6 +158,8 @@ static void print_table_line(const struct table *table, const struct cell *cells
 		if (!width) {
 			if (line == LINE_RULE)
 				print_last_rule(table, used);
+			else if (table->wraps)
+				print_wrapped(table->out, used, gap, text);
 			else
 				text__last(table->out, used, gap, text);
 			return;

@@ -51,6 +51,7 @@ struct table {
 	const char *unknown; /* text for null */
 	enum table_rules rules;
 	bool headless; /* without a line of heads */
+	bool wraps;    /* a text of the last column that does not fit is broken, not cut */
 	bool ruled;    /* the caller sets it to get a line of dashes above the next row; RULES_WIDE: below it, too */
 	bool narrow;   /* set by the first row: the terminal is too narrow for all columns */
 	size_t row_cnt;

@@ -152,7 +152,7 @@ void text__wrapped(FILE *out, size_t hang, const char *fmt, ...)
 	va_start(ap, fmt);
 	text = escape_format(fmt, ap);
 	va_end(ap);
-	columns__print(out, text ?: "", columns, hang);
+	columns__print(out, 0, text ?: "", columns, hang);
 	free(text);
 }
 
@@ -164,6 +164,6 @@ void text__paragraph(FILE *out, const char *fmt, ...)
 	va_start(ap, fmt);
 	text = escape_format(fmt, ap);
 	va_end(ap);
-	columns__print(out, text ?: "", columns < TEXT_COLUMNS ? columns : TEXT_COLUMNS, 2);
+	columns__print(out, 0, text ?: "", columns < TEXT_COLUMNS ? columns : TEXT_COLUMNS, 2);
 	free(text);
 }
