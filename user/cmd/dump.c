@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * stepflame dump: what every thread of a job does right now. In: pids. Out: struct dump, printed.
+ * stepflame dump: what every thread of a job does right now. In: pids. Out: text, JSON or CSV.
  * It only reads /proc and the memory of the processes, which keep running.
  */
-#include "user/report/dump.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "include/records.h"
 #include "user/cmd/cmd.h"
 #include "user/cmd/parse.h"
 #include "user/cmd/targets.h"
 #include "user/identity/job_id.h"
 #include "user/identity/program.h"
 #include "user/lib/log.h"
+#include "user/lib/utf8.h"
+#include "user/model/samples.h"
+#include "user/proc/task.h"
+#include "user/report/common.h"
+#include "user/report/print/table.h"
 #include "user/report/print/text.h"
+#include "user/runtime/python/pyframes.h"
 #include "user/runtime/python/python.h"
 #include "user/runtime/python/pythread.h"
 #include "user/runtime/torch/torch.h"
@@ -71,6 +76,30 @@ static const struct argp dump_argp = {
 	       "dump does not stop the job: it reads the threads one after the other, and marks a stack that changes "
 	       "while it is read. It needs neither BPF nor torch nor JAX; for threads that run no Python it prints "
 	       "their system call.",
+};
+
+/* ---- what is found ---- */
+
+struct dump_thread {
+	struct task task;
+	enum wait_cause cause;
+	bool python; /* the thread has a Python thread state, and so a stack, which may have no frames */
+	bool gil;    /* the thread holds the GIL */
+	struct py_stack stack;
+};
+
+struct dump_process {
+	struct rec_target target; /* command is not used */
+	char *command;            /* owned; any bytes */
+	const char *trouble;      /* why there are no stacks; NULL: there are, or the process runs no Python */
+	struct dump_thread *threads;
+	size_t thread_cnt;
+	uint32_t hidden_stacks; /* stacks of subinterpreters, whose threads are unknown */
+};
+
+struct dump {
+	struct dump_process *processes;
+	size_t process_cnt;
 };
 
 /* ---- one process ---- */
@@ -248,6 +277,166 @@ static int dump__add_job(struct dump *dump, pid_t pid, const struct pids *named)
 	return err;
 }
 
+/* ---- rows ---- */
+
+/* Returns a string of any bytes as UTF-8. */
+static json_t *escaped_string(const char *text)
+{
+	char *escaped = utf8__escape(text);
+	json_t *value = escaped ? json_string(escaped) : NULL;
+
+	free(escaped);
+	return value;
+}
+
+static int add_frame(struct table *table, const struct py_frame *frame)
+{
+	char line[16] = "?", *text;
+
+	if (frame->line)
+		snprintf(line, sizeof(line), "%d", frame->line);
+	if (asprintf(&text, "%s:%s %s", frame->file, line, frame->name) < 0)
+		text = NULL;
+	return TABLE_ADD(table, ((const struct cell[]){
+					cell__json("file", json_string(frame->file)),
+					cell__json("line", frame->line ? json_integer(frame->line) : json_null()),
+					cell__json("name", json_string(frame->name)),
+					cell__last(1, "", text),
+				}));
+}
+
+static int add_frames(struct table *table, const struct py_stack *stack)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < stack->frame_cnt && !err; i++)
+		err = add_frame(table, &stack->frames[i]);
+	return err;
+}
+
+/*
+ * Returns "thread 42 python: sleeping, lock (futex) 12.3 s", without the parts that are unknown.
+ * malloc'ed; NULL: no memory.
+ */
+static char *thread_sentence(const struct dump_thread *thread)
+{
+	const struct task *task = &thread->task;
+	const char *syscall = task__syscall(task);
+	char number[40] = "", blocked[32] = "", *text;
+
+	if (!syscall && task->syscall >= 0)
+		snprintf(number, sizeof(number), "system call %ld", task->syscall);
+	if (task->blocked_s >= 0)
+		snprintf(blocked, sizeof(blocked), " %.1f s", task->blocked_s);
+	syscall = syscall ?: number;
+	if (asprintf(&text, "thread %d %s: %s%s%s%s%s%s%s%s", task->tid, task->name, task__state(task),
+		     thread->cause != CAUSE_NONE ? ", " : "",
+		     thread->cause != CAUSE_NONE ? sample_cause__name(thread->cause) : "", *syscall ? " (" : "",
+		     syscall, *syscall ? ")" : "", blocked, thread->gil ? ", holds the GIL" : "") < 0)
+		return NULL;
+	return text;
+}
+
+static int add_thread(struct table *table, uint32_t pid, const struct dump_thread *thread)
+{
+	const struct task *task = &thread->task;
+	struct table frames = {.list = json_array()};
+	int err = add_frames(&frames, &thread->stack);
+	const char *stack = !thread->python        ? "none"
+			    : thread->stack.moving ? "moving"
+			    : thread->stack.cut    ? "cut"
+						   : "whole";
+
+	return TABLE_ADD(table,
+			 ((const struct cell[]){
+				 cell__json("pid", json_integer(pid)),
+				 cell__json("tid", json_integer(task->tid)),
+				 cell__json("name", escaped_string(task->name)),
+				 cell__json("state", json_string(task__state(task))),
+				 cell__json("blocked_on", common__json_text(sample_cause__name(thread->cause))),
+				 cell__json("blocked_s", common__json_real(task->blocked_s >= 0, task->blocked_s)),
+				 cell__json("syscall", task->syscall >= 0 ? json_integer(task->syscall) : json_null()),
+				 cell__json("op", json_null()),
+				 cell__json("holds_gil", json_boolean(thread->gil)),
+				 cell__json("stack", json_string(stack)),
+				 cell__json("frames", common__json_unless_failed(frames.list, err)),
+				 cell__last(1, "", thread_sentence(thread)),
+			 }));
+}
+
+/* ---- text ---- */
+
+static int print_thread(struct table *threads, uint32_t pid, const struct dump_thread *thread)
+{
+	/* On a terminal long paths and names are cut in their middle. */
+	struct table frames = {.out = threads->out, .gap = "    ", .rules = RULES_NONE, .headless = true};
+	int err;
+
+	fputc('\n', threads->out);
+	err = add_thread(threads, pid, thread);
+	if (thread->stack.moving)
+		fputs("    (it ran on: the innermost frames are not known)\n", threads->out);
+	err = err ?: add_frames(&frames, &thread->stack);
+	if (thread->stack.cut)
+		fprintf(threads->out, "    (more than %d frames: the outer ones are left out)\n", PY_FRAMES_MAX);
+	return err;
+}
+
+static int print_text(const struct dump *dump, FILE *out)
+{
+	struct table threads = {.out = out, .gap = "  ", .rules = RULES_NONE, .headless = true, .wraps = true};
+	int err = 0;
+
+	for (size_t i = 0; i < dump->process_cnt && !err; i++) {
+		const struct dump_process *process = &dump->processes[i];
+
+		if (i)
+			fputc('\n', out);
+		common__process(&process->target, out);
+		text__last(out, 0, "  ", process->command);
+		if (process->target.python[0])
+			text__line(out, "  Python %s%s%s%s%s", process->target.python,
+				   process->target.torch[0] ? ", torch " : "", process->target.torch,
+				   process->target.jax[0] ? ", JAX " : "", process->target.jax);
+		if (process->trouble)
+			text__wrapped(out, 3, "  (no stacks: %s)", process->trouble);
+		if (process->hidden_stacks)
+			text__wrapped(out, 3,
+				      "  (%u more stacks, of other interpreters in these threads, are not shown)",
+				      process->hidden_stacks);
+		for (size_t k = 0; k < process->thread_cnt && !err; k++)
+			err = print_thread(&threads, process->target.pid, &process->threads[k]);
+	}
+	return err ?: common__flush(out);
+}
+
+/* ---- JSON ---- */
+
+static int print_data(const struct dump *dump, bool csv, FILE *out)
+{
+	static const char *const path[] = {"threads", NULL};
+	json_t *targets = json_array();
+	json_t *object =
+		json_pack("{s:s, s:s, s:o}", "report", "dump", "stepflame", STEPFLAME_VERSION, "target", targets);
+	struct table threads = table__json(object, "threads");
+	uint32_t hidden = 0;
+	int failed = 0;
+
+	for (size_t i = 0; i < dump->process_cnt && !failed; i++) {
+		const struct dump_process *process = &dump->processes[i];
+
+		hidden += process->hidden_stacks;
+		failed |= json_array_append_new(targets, common__json_target(&process->target));
+		for (size_t k = 0; k < process->thread_cnt && !failed; k++)
+			failed |= add_thread(&threads, process->target.pid, &process->threads[k]);
+	}
+	failed |= json_object_set_new(object, "hidden_stacks", json_integer(hidden));
+	object = common__json_unless_failed(object, failed);
+	return csv ? common__print_csv(object, path, json_object(), out) : common__print_json(object, out);
+}
+
+/* ---- the command ---- */
+
 static int run_dump(int argc, char **argv)
 {
 	struct dump_args args = {0};
@@ -262,7 +451,7 @@ static int run_dump(int argc, char **argv)
 	}
 	text__use_terminal(STDOUT_FILENO);
 	if (dump.process_cnt)
-		print_err = args.json || args.csv ? dump__data(&dump, args.csv, stdout) : dump__text(&dump, stdout);
+		print_err = args.json || args.csv ? print_data(&dump, args.csv, stdout) : print_text(&dump, stdout);
 	for (size_t i = 0; i < dump.process_cnt; i++)
 		dump_process__release(&dump.processes[i]);
 	free(dump.processes);

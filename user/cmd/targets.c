@@ -258,7 +258,7 @@ static int refuse_several(const struct trainings *t, const char *verb)
 }
 
 /* What has torch or JAX may look like a training process in other tools: says why it is none. */
-static void tell_left_out(const struct trainings *t, const char *job)
+static void log_left_out(const struct trainings *t, const char *job)
 {
 	for (size_t i = 0; !job && i < t->cnt; i++)
 		if (t->items[i].role == TRAINING_NONE)
@@ -287,7 +287,7 @@ static int choose_targets(const struct trainings *t, struct targets *targets, co
 		log__error("give some of them with -p PID, or --job NAME", "more than %d training processes", PIDS_MAX);
 		return SF_EXIT_USAGE;
 	}
-	tell_left_out(t, targets->job);
+	log_left_out(t, targets->job);
 	describe(t, &targets->pids, text, sizeof(text));
 	if (only)
 		log__info("%s %s, the only training job %s", doing, text, t->hidden ? "that it may examine" : "here");

@@ -119,7 +119,7 @@ static const char *type_name(const struct word_arg *arg)
 	}
 }
 
-static void put_shape(FILE *out, const struct word_arg *arg)
+static void write_shape(FILE *out, const struct word_arg *arg)
 {
 	size_t at = 0;
 
@@ -136,12 +136,12 @@ static void put_shape(FILE *out, const struct word_arg *arg)
 		if (!words__next(arg->values, SIZE_MAX, &at, &tensor) || tensor.tag == OP_WORD_CUT)
 			break;
 		fputs(i ? ", " : "", out);
-		put_shape(out, &tensor);
+		write_shape(out, &tensor);
 	}
 	fputc(']', out);
 }
 
-static void put_shapes(FILE *out, const struct op_group *group)
+static void write_shapes(FILE *out, const struct op_group *group)
 {
 	struct word_arg arg;
 	size_t at = 0;
@@ -156,13 +156,13 @@ static void put_shapes(FILE *out, const struct op_group *group)
 		if (arg.tag == OP_WORD_CUT)
 			continue;
 		fputs(comma, out);
-		put_shape(out, &arg);
+		write_shape(out, &arg);
 	}
 	fputc(']', out);
 }
 
 /* text is NULL where there was no memory for it. */
-static int put_text_member(FILE *out, const char *key, const char *text)
+static int write_text_member(FILE *out, const char *key, const char *text)
 {
 	char *json = text ? export__json_text(text) : NULL;
 
@@ -172,18 +172,18 @@ static int put_text_member(FILE *out, const char *key, const char *text)
 	return json ? 0 : -ENOMEM;
 }
 
-static int put_origin(FILE *out, struct job *job, const struct op_group *group)
+static int write_origin(FILE *out, struct job *job, const struct op_group *group)
 {
 	int err = 0;
 
 	if (group->source) {
 		char *source = job__op_source(job, group);
 
-		err = put_text_member(out, "Call stack", source);
+		err = write_text_member(out, "Call stack", source);
 		free(source);
 	}
 	if (group->module && !err)
-		err = put_text_member(out, "Module Hierarchy", job__name_or_lost(job, group->module));
+		err = write_text_member(out, "Module Hierarchy", job__name_or_lost(job, group->module));
 	return err;
 }
 
@@ -200,8 +200,8 @@ static char *chrome__group_json(struct job *job, uint64_t id)
 		return NULL;
 	if (job__op_group(job, id, &group)) {
 		if (group.word_cnt)
-			put_shapes(out, &group);
-		err = put_origin(out, job, &group);
+			write_shapes(out, &group);
+		err = write_origin(out, job, &group);
 	}
 	if (!fclose(out) && !err)
 		return json;
@@ -254,40 +254,41 @@ static int make_chrome_texts(struct chrome *c, struct job *job, const struct tim
 
 /* ---- the trace ---- */
 
-static void chrome__put_us(FILE *out, const char *key, uint64_t ns)
+static void chrome__write_us(FILE *out, const char *key, uint64_t ns)
 {
 	fprintf(out, ", \"%s\": %" PRIu64 ".%03u", key, ns / 1000, (unsigned int)(ns % 1000));
 }
 
 /* Begins an event, which the caller ends with "}". category: NULL: none. */
-static void chrome__put_event(struct chrome *c, const char *phase, const char *category, const char *name_json,
-			      uint32_t pid, uint32_t tid, uint64_t start_ns)
+static void chrome__write_event(struct chrome *c, const char *phase, const char *category, const char *name_json,
+				uint32_t pid, uint32_t tid, uint64_t start_ns)
 {
 	fprintf(c->out, "%s\n{\"ph\": \"%s\", ", c->comma, phase);
 	if (category)
 		fprintf(c->out, "\"cat\": \"%s\", ", category);
 	fprintf(c->out, "\"name\": %s, \"pid\": %u, \"tid\": %u", name_json, pid, tid);
-	chrome__put_us(c->out, "ts", start_ns - c->first_ns + c->first_ts);
+	chrome__write_us(c->out, "ts", start_ns - c->first_ns + c->first_ts);
 	c->comma = ",";
 }
 
 /* 0 or -ENOMEM. */
-static int chrome__put_metadata(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, const char *key,
-				const char *value)
+static int chrome__write_metadata(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, const char *key,
+				  const char *value)
 {
 	char *json = export__json_text(value);
 
 	if (!json)
 		return -ENOMEM;
-	chrome__put_event(c, "M", NULL, name_json, pid, tid, c->first_ns);
+	chrome__write_event(c, "M", NULL, name_json, pid, tid, c->first_ns);
 	fprintf(c->out, ", \"args\": {\"%s\": %s}}", key, json);
 	free(json);
 	return 0;
 }
 
-static void chrome__put_sort_index(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, uint64_t index)
+static void chrome__write_sort_index(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid,
+				     uint64_t index)
 {
-	chrome__put_event(c, "M", NULL, name_json, pid, tid, c->first_ns);
+	chrome__write_event(c, "M", NULL, name_json, pid, tid, c->first_ns);
 	fprintf(c->out, ", \"args\": {\"sort_index\": %" PRIu64 "}}", index);
 }
 
@@ -300,21 +301,22 @@ static uint32_t track_pid(const struct chrome *c, const struct timeline_track *t
 	return track->gpu ? c->gpu_pid + track->gpu - 1 : track->pid;
 }
 
-static int put_process_names(struct chrome *c, const struct job *job, const struct timeline_track *track)
+static int write_process_names(struct chrome *c, const struct job *job, const struct timeline_track *track)
 {
 	struct rec_target target = common__target(job, track->pid);
 	uint32_t pid = track_pid(c, track);
 	char label[64] = "CPU";
-	int err = chrome__put_metadata(c, "\"process_name\"", pid, 0, "name",
-				       *target.command ? target.command : "(unknown)");
+	int err = chrome__write_metadata(c, "\"process_name\"", pid, 0, "name",
+					 *target.command ? target.command : "(unknown)");
 
 	if (track->gpu && c->gpu_pid)
 		snprintf(label, sizeof(label), "GPU %u of process %u", track->gpu - 1, REC_PID(track->pid));
 	else if (track->gpu)
 		snprintf(label, sizeof(label), "GPU %u", track->gpu - 1);
 	if (!err)
-		err = chrome__put_metadata(c, "\"process_labels\"", pid, 0, "labels", label);
-	chrome__put_sort_index(c, "\"process_sort_index\"", pid, 0, track->gpu ? GPU_SORT_INDEX + (uint64_t)pid : pid);
+		err = chrome__write_metadata(c, "\"process_labels\"", pid, 0, "labels", label);
+	chrome__write_sort_index(c, "\"process_sort_index\"", pid, 0,
+				 track->gpu ? GPU_SORT_INDEX + (uint64_t)pid : pid);
 	return err;
 }
 
@@ -323,34 +325,34 @@ static uint32_t track_tid(const struct timeline_track *track)
 	return track->tid + track->lane * LANE_TID;
 }
 
-static int put_thread_name(struct chrome *c, const struct timeline_track *track)
+static int write_thread_name(struct chrome *c, const struct timeline_track *track)
 {
 	char *name = export__track_name(track);
 	uint32_t pid = track_pid(c, track);
-	int err = name ? chrome__put_metadata(c, "\"thread_name\"", pid, track_tid(track), "name", name) : -ENOMEM;
+	int err = name ? chrome__write_metadata(c, "\"thread_name\"", pid, track_tid(track), "name", name) : -ENOMEM;
 
 	/* Puts the tracks of a thread below each other. */
-	chrome__put_sort_index(c, "\"thread_sort_index\"", pid, track_tid(track),
-			       (uint64_t)track->tid * 16 + track->lane);
+	chrome__write_sort_index(c, "\"thread_sort_index\"", pid, track_tid(track),
+				 (uint64_t)track->tid * 16 + track->lane);
 	free(name);
 	return err;
 }
 
-static void put_flow(struct chrome *c, const struct timeline_span *span, bool begins, uint32_t tid)
+static void write_flow(struct chrome *c, const struct timeline_span *span, bool begins, uint32_t tid)
 {
-	chrome__put_event(c, begins ? "s" : "f", "fwdbwd", "\"fwdbwd\"", span->pid, tid, span->start_ns);
+	chrome__write_event(c, begins ? "s" : "f", "fwdbwd", "\"fwdbwd\"", span->pid, tid, span->start_ns);
 	fprintf(c->out, ", \"id\": %u%s}", span->flow, begins ? "" : ", \"bp\": \"e\"");
 }
 
-static void put_span(struct chrome *c, const struct timeline_span *span, uint32_t tid)
+static void write_span(struct chrome *c, const struct timeline_span *span, uint32_t tid)
 {
 	const struct timeline_name *name = &c->names[span->name];
 	char step[64];
 
 	snprintf(step, sizeof(step), "\"ProfilerStep#%" PRId64 "\"", span->sequence);
-	chrome__put_event(c, "X", export_category__name(export__category(name, "")),
-			  name->kind == SPAN_STEP ? step : c->name_json[span->name], span->pid, tid, span->start_ns);
-	chrome__put_us(c->out, "dur", span->duration_ns);
+	chrome__write_event(c, "X", export_category__name(export__category(name, "")),
+			    name->kind == SPAN_STEP ? step : c->name_json[span->name], span->pid, tid, span->start_ns);
+	chrome__write_us(c->out, "dur", span->duration_ns);
 	fprintf(c->out, ", \"args\": {\"External id\": %" PRIu64 ", \"Record function id\": 0", c->event_cnt + 1);
 	if (export__is_op(name->kind) && span->sequence >= 0)
 		fprintf(c->out, ", \"Sequence number\": %" PRId64 ", \"Fwd thread id\": %u", span->sequence,
@@ -358,7 +360,7 @@ static void put_span(struct chrome *c, const struct timeline_span *span, uint32_
 	fprintf(c->out, "%s, \"Ev Idx\": %" PRIu64 "}}", c->group_json[span->group], c->event_cnt);
 	c->event_cnt++;
 	if (span->flow)
-		put_flow(c, span, name->kind == SPAN_OP, tid);
+		write_flow(c, span, name->kind == SPAN_OP, tid);
 }
 
 /* ---- GPUs ---- */
@@ -367,7 +369,7 @@ static void put_span(struct chrome *c, const struct timeline_span *span, uint32_
  * Writes the arguments that Kineto gives a kernel, copy or set (libkineto/src/CuptiActivity.cpp);
  * zeros are what Kineto writes for values that it does not know.
  */
-static void put_work_args(struct chrome *c, const struct gpu_act *activity)
+static void write_work_args(struct chrome *c, const struct gpu_act *activity)
 {
 	const uint32_t *grid = activity->detail, *block = activity->detail + 3;
 	FILE *out = c->out;
@@ -389,14 +391,14 @@ static void put_work_args(struct chrome *c, const struct gpu_act *activity)
 	}
 }
 
-static void put_launch_flow(struct chrome *c, const struct timeline_span *span, uint32_t pid, uint32_t tid)
+static void write_launch_flow(struct chrome *c, const struct timeline_span *span, uint32_t pid, uint32_t tid)
 {
-	chrome__put_event(c, span->gpu ? "f" : "s", "ac2g", "\"ac2g\"", pid, tid, span->start_ns);
+	chrome__write_event(c, span->gpu ? "f" : "s", "ac2g", "\"ac2g\"", pid, tid, span->start_ns);
 	fprintf(c->out, ", \"id\": %u%s}", c->activities[span->activity - 1].correlation,
 		span->gpu ? ", \"bp\": \"e\"" : "");
 }
 
-static void put_activity_args(struct chrome *c, const struct timeline_span *span, uint32_t pid, uint32_t tid)
+static void write_activity_args(struct chrome *c, const struct timeline_span *span, uint32_t pid, uint32_t tid)
 {
 	const struct gpu_act *activity = span->activity ? &c->activities[span->activity - 1] : NULL;
 	struct chrome_call *call =
@@ -407,19 +409,19 @@ static void put_activity_args(struct chrome *c, const struct timeline_span *span
 	if (call && !span->gpu)
 		call->external = external;
 	/* Skips the quote with which the JSON text begins. */
-	chrome__put_event(c, "X", export_category__name(export__category(&c->names[span->name], name + 1)), name, pid,
-			  tid, span->start_ns);
-	chrome__put_us(c->out, "dur", span->duration_ns);
+	chrome__write_event(c, "X", export_category__name(export__category(&c->names[span->name], name + 1)), name, pid,
+			    tid, span->start_ns);
+	chrome__write_us(c->out, "dur", span->duration_ns);
 	fputs(", \"args\": {", c->out);
 	if (external)
 		fprintf(c->out, "\"External id\": %" PRIu64 "%s", external, activity ? ", " : "");
 	if (activity && span->gpu)
-		put_work_args(c, activity);
+		write_work_args(c, activity);
 	else if (activity)
 		fprintf(c->out, "\"cbid\": %u, \"correlation\": %u", activity->detail[1], activity->correlation);
 	fputs("}}", c->out);
 	if (call && call->asked)
-		put_launch_flow(c, span, pid, tid);
+		write_launch_flow(c, span, pid, tid);
 }
 
 /* Sets the External id of the innermost operator that is open within a span. */
@@ -468,7 +470,7 @@ static json_t *json_device_properties(const struct chrome *c, const struct expor
 	return NULL;
 }
 
-static int put_devices(struct chrome *c, const struct export_options *options)
+static int write_devices(struct chrome *c, const struct export_options *options)
 {
 	json_t *list = json_device_properties(c, options);
 	char *text = list ? json__text(list, 0) : NULL;
@@ -482,7 +484,7 @@ static int put_devices(struct chrome *c, const struct export_options *options)
 }
 
 /* "numbered_ranks": the pids that have been given a rank, with that rank. */
-static void put_given_ranks(const struct chrome *c, const struct export_ranks *ranks)
+static void write_given_ranks(const struct chrome *c, const struct export_ranks *ranks)
 {
 	const char *comma = "";
 
@@ -502,21 +504,21 @@ static void put_given_ranks(const struct chrome *c, const struct export_ranks *r
  * Writes the keys before the events. HTA finds the rank by the line, so the line must come before
  * the events.
  */
-static int put_trace_head(struct chrome *c, struct job *job, int rank, const struct export_options *options)
+static int write_trace_head(struct chrome *c, struct job *job, int rank, const struct export_options *options)
 {
 	const struct rec_host *host = job__host(job);
 	char *host_name, *version;
 	int err;
 
 	fputs("{\n\"schemaVersion\": 1,\n", c->out);
-	err = put_devices(c, options);
+	err = write_devices(c, options);
 	if (err)
 		return err;
 	host_name = export__json_text(host->hostname);
 	version = export__json_text(host->version);
 	if (rank >= 0)
 		fprintf(c->out, "\"distributedInfo\": {\"rank\": %d},\n", rank);
-	put_given_ranks(c, options->ranks);
+	write_given_ranks(c, options->ranks);
 	if (host_name && version)
 		fprintf(c->out, "\"host_name\": %s,\n\"stepflame\": %s,\n", host_name, version);
 	fprintf(c->out, "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": %" PRIu64 ",\n\"traceEvents\": [",
@@ -576,7 +578,7 @@ static void number_gpus(struct chrome *c)
 	c->gpu_processes++;
 }
 
-static void put_spans(struct chrome *c, const struct timeline_track *track, bool steps)
+static void write_spans(struct chrome *c, const struct timeline_track *track, bool steps)
 {
 	for (size_t i = 0; i < track->span_cnt; i++) {
 		const struct timeline_span *span = &track->spans[i];
@@ -585,14 +587,14 @@ static void put_spans(struct chrome *c, const struct timeline_track *track, bool
 		if (!steps && c->names[span->name].kind == SPAN_STEP)
 			continue;
 		if (c->names[span->name].kind == SPAN_NONE)
-			put_activity_args(c, span, track_pid(c, track), track_tid(track));
+			write_activity_args(c, span, track_pid(c, track), track_tid(track));
 		else
-			put_span(c, span, track_tid(track));
+			write_span(c, span, track_tid(track));
 	}
 }
 
-static int put_chrome_tracks(struct chrome *c, struct job *job, const struct timeline *timeline,
-			     const struct export_options *options)
+static int write_chrome_tracks(struct chrome *c, struct job *job, const struct timeline *timeline,
+			       const struct export_options *options)
 {
 	size_t cnt;
 	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
@@ -608,11 +610,11 @@ static int put_chrome_tracks(struct chrome *c, struct job *job, const struct tim
 		if (track->gpu && (begins || !tracks[i - 1].gpu))
 			number_gpus(c);
 		if (begins || tracks[i - 1].gpu != track->gpu)
-			err = put_process_names(c, job, track);
+			err = write_process_names(c, job, track);
 		if (!err)
-			err = put_thread_name(c, track);
+			err = write_thread_name(c, track);
 		if (!err)
-			put_spans(c, track, !c->kineto || !export__steps_of(options, track->pid));
+			write_spans(c, track, !c->kineto || !export__steps_of(options, track->pid));
 	}
 	return err;
 }
@@ -637,7 +639,7 @@ static uint32_t shown_tid(const struct track *track)
 	return track->tid + (FIRST_LANE + track->kind) * LANE_TID;
 }
 
-static int put_names(struct chrome *c, const struct job *job, const struct track *track, bool process)
+static int write_names(struct chrome *c, const struct job *job, const struct track *track, bool process)
 {
 	uint32_t pid = shown_pid(track), tid = shown_tid(track);
 	char *title = track__title(track);
@@ -646,23 +648,23 @@ static int put_names(struct chrome *c, const struct job *job, const struct track
 	if (!err && process && track->pid) {
 		struct rec_target target = common__target(job, track->pid);
 
-		err = chrome__put_metadata(c, "\"process_name\"", pid, 0, "name",
-					   *target.command ? target.command : "(unknown)");
+		err = chrome__write_metadata(c, "\"process_name\"", pid, 0, "name",
+					     *target.command ? target.command : "(unknown)");
 	} else if (!err && process) {
-		err = chrome__put_metadata(c, "\"process_name\"", pid, 0, "name", "host");
+		err = chrome__write_metadata(c, "\"process_name\"", pid, 0, "name", "host");
 	}
 	if (!err && process)
-		chrome__put_sort_index(c, "\"process_sort_index\"", pid, 0, pid);
+		chrome__write_sort_index(c, "\"process_sort_index\"", pid, 0, pid);
 	/* A counter is no thread: its name stands above it. */
 	if (!err && !track__is_counter(track)) {
-		err = chrome__put_metadata(c, "\"thread_name\"", pid, tid, "name", title);
-		chrome__put_sort_index(c, "\"thread_sort_index\"", pid, tid, track->kind);
+		err = chrome__write_metadata(c, "\"thread_name\"", pid, tid, "name", title);
+		chrome__write_sort_index(c, "\"thread_sort_index\"", pid, tid, track->kind);
 	}
 	free(title);
 	return err;
 }
 
-static int put_args(struct chrome *c, const struct track_event *event, const struct track_arg *args)
+static int write_args(struct chrome *c, const struct track_event *event, const struct track_arg *args)
 {
 	for (uint32_t i = 0; i < event->arg_cnt; i++) {
 		const struct track_arg *arg = &args[event->arg + i];
@@ -679,8 +681,8 @@ static int put_args(struct chrome *c, const struct track_event *event, const str
 	return 0;
 }
 
-static int put_event(struct chrome *c, const struct track *track, const struct track_event *event,
-		     const struct track_arg *args)
+static int write_event(struct chrome *c, const struct track *track, const struct track_event *event,
+		       const struct track_arg *args)
 {
 	const char *category = export__track_category(track->kind);
 	char *name = export__json_text(event->name);
@@ -688,30 +690,30 @@ static int put_event(struct chrome *c, const struct track *track, const struct t
 
 	if (!name)
 		return -ENOMEM;
-	chrome__put_event(c, event->instant ? "i" : "X", category, name, shown_pid(track), shown_tid(track),
-			  event->start_ns);
+	chrome__write_event(c, event->instant ? "i" : "X", category, name, shown_pid(track), shown_tid(track),
+			    event->start_ns);
 	free(name);
 	if (event->instant)
 		fputs(", \"s\": \"t\"", c->out);
 	else
-		chrome__put_us(c->out, "dur", event->duration_ns);
+		chrome__write_us(c->out, "dur", event->duration_ns);
 	if (event->node)
 		fprintf(c->out, ", \"sf\": %u", event->node);
 	fputs(", \"args\": {", c->out);
-	err = put_args(c, event, args);
+	err = write_args(c, event, args);
 	fputs("}}", c->out);
 	return err;
 }
 
-static int put_counters(struct chrome *c, const struct track *track)
+static int write_counters(struct chrome *c, const struct track *track)
 {
 	char *title = track__title(track), *name = title ? export__json_text(title) : NULL;
 
 	for (size_t i = 0; i < track->event_cnt && name; i++) {
 		const struct track_event *event = &track->events[i];
 
-		chrome__put_event(c, "C", export__track_category(track->kind), name, shown_pid(track), shown_tid(track),
-				  event->start_ns);
+		chrome__write_event(c, "C", export__track_category(track->kind), name, shown_pid(track),
+				    shown_tid(track), event->start_ns);
 		if (track__is_curve(track))
 			fprintf(c->out, ", \"args\": {\"value\": %.15g}}", event->real);
 		else
@@ -728,7 +730,7 @@ static int put_counters(struct chrome *c, const struct track *track)
  */
 #define ROUNDING_NS 2
 
-static void put_kineto_steps(struct chrome *c, const struct track *track)
+static void write_kineto_steps(struct chrome *c, const struct track *track)
 {
 	char name[64];
 
@@ -736,8 +738,9 @@ static void put_kineto_steps(struct chrome *c, const struct track *track)
 		const struct track_event *event = &track->events[i];
 
 		snprintf(name, sizeof(name), "\"" EXPORT_STEP_PREFIX "%" PRId64 "\"", event->value);
-		chrome__put_event(c, "X", "user_annotation", name, track->pid, shown_tid(track), event->start_ns);
-		chrome__put_us(c->out, "dur", event->duration_ns > ROUNDING_NS ? event->duration_ns - ROUNDING_NS : 0);
+		chrome__write_event(c, "X", "user_annotation", name, track->pid, shown_tid(track), event->start_ns);
+		chrome__write_us(c->out, "dur",
+				 event->duration_ns > ROUNDING_NS ? event->duration_ns - ROUNDING_NS : 0);
 		fprintf(c->out,
 			", \"args\": {\"External id\": %" PRIu64 ", \"Record function id\": 0, \"Ev Idx\": %" PRIu64
 			"}}",
@@ -746,17 +749,17 @@ static void put_kineto_steps(struct chrome *c, const struct track *track)
 	}
 }
 
-static int put_track(struct chrome *c, const struct track *track, const struct track_arg *args)
+static int write_track(struct chrome *c, const struct track *track, const struct track_arg *args)
 {
 	int err = 0;
 
 	if (c->kineto)
-		put_kineto_steps(c, track);
+		write_kineto_steps(c, track);
 	else if (track__is_counter(track))
-		err = put_counters(c, track);
+		err = write_counters(c, track);
 	else
 		for (size_t i = 0; i < track->event_cnt && !err; i++)
-			err = put_event(c, track, &track->events[i], args);
+			err = write_event(c, track, &track->events[i], args);
 	return err;
 }
 
@@ -775,7 +778,7 @@ static int chrome_tracks__put(struct chrome *c, struct job *job, const struct ti
 		if (!export__has_track(options, track) || (c->kineto && track->kind != TRACK_STEPS))
 			continue;
 		process = (!last || last->pid != track->pid) && !export__is_in_timeline(timeline, track->pid);
-		err = put_names(c, job, track, process) ?: put_track(c, track, tracks__args(options->tracks));
+		err = write_names(c, job, track, process) ?: write_track(c, track, tracks__args(options->tracks));
 		last = track;
 	}
 	return err;
@@ -848,9 +851,9 @@ static int write_trace(struct job *job, const struct timeline *timeline, const s
 	if (err)
 		goto out;
 	find_clock_and_rank(c, job, timeline, options, &rank);
-	err = put_trace_head(c, job, rank, options);
+	err = write_trace_head(c, job, rank, options);
 	if (!err)
-		err = put_chrome_tracks(c, job, timeline, options);
+		err = write_chrome_tracks(c, job, timeline, options);
 	if (!err)
 		err = chrome_tracks__put(c, job, timeline, options);
 	fputs("\n]", out);

@@ -148,7 +148,7 @@ static int perfetto__end_packet(struct perfetto *p, size_t begun)
 	return 0;
 }
 
-static void put_item(struct proto *packet, enum interned_field field, uint64_t iid, const char *text)
+static void write_item(struct proto *packet, enum interned_field field, uint64_t iid, const char *text)
 {
 	size_t item = proto__begin(packet, field);
 
@@ -157,7 +157,7 @@ static void put_item(struct proto *packet, enum interned_field field, uint64_t i
 	proto__end(packet, item);
 }
 
-static void put_clock(struct proto *packet, enum packet_clock id, uint64_t ns)
+static void write_clock(struct proto *packet, enum packet_clock id, uint64_t ns)
 {
 	size_t clock = proto__begin(packet, SNAPSHOT_CLOCKS);
 
@@ -189,19 +189,19 @@ static uint64_t perfetto__process_uuid(uint32_t pid)
 	return make_uuid(pid, 0, 31);
 }
 
-static int put_clocks(struct perfetto *p, const struct rec_host *host)
+static int write_clocks(struct perfetto *p, const struct rec_host *host)
 {
 	size_t packet = perfetto__begin_packet(p), snapshot = proto__begin(&p->packet, PACKET_CLOCK_SNAPSHOT);
 
-	put_clock(&p->packet, CLOCK_MONOTONIC_ID, host->monotonic_ns);
-	put_clock(&p->packet, CLOCK_REALTIME_ID, host->realtime_ns);
+	write_clock(&p->packet, CLOCK_MONOTONIC_ID, host->monotonic_ns);
+	write_clock(&p->packet, CLOCK_REALTIME_ID, host->realtime_ns);
 	proto__int(&p->packet, SNAPSHOT_PRIMARY, CLOCK_MONOTONIC_ID);
 	proto__end(&p->packet, snapshot);
 	return perfetto__end_packet(p, packet);
 }
 
 /* Writes the track under which those of a process stand. 0 or -ENOMEM. */
-static int perfetto__put_process(struct perfetto *p, const struct job *job, uint32_t pid)
+static int perfetto__write_process(struct perfetto *p, const struct job *job, uint32_t pid)
 {
 	struct rec_target target = common__target(job, pid);
 	size_t packet = perfetto__begin_packet(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR),
@@ -216,7 +216,7 @@ static int perfetto__put_process(struct perfetto *p, const struct job *job, uint
 	return perfetto__end_packet(p, packet);
 }
 
-static int put_thread_track(struct perfetto *p, const struct timeline_track *track)
+static int write_thread_track(struct perfetto *p, const struct timeline_track *track)
 {
 	size_t packet = perfetto__begin_packet(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR),
 	       thread;
@@ -247,15 +247,15 @@ static int put_thread_track(struct perfetto *p, const struct timeline_track *tra
  * Writes what comes before the first event of a sequence: its clock, which starts with the track,
  * its defaults, and the texts that every track uses.
  */
-static int put_sequence(struct perfetto *p, const struct timeline_track *track)
+static int write_sequence(struct perfetto *p, const struct timeline_track *track)
 {
 	size_t packet = perfetto__begin_packet(p), message, inner;
 
 	p->now_ns = track->spans[0].start_ns;
 	proto__int(&p->packet, PACKET_SEQUENCE_FLAGS, STATE_CLEARED);
 	message = proto__begin(&p->packet, PACKET_CLOCK_SNAPSHOT);
-	put_clock(&p->packet, CLOCK_MONOTONIC_ID, p->now_ns);
-	put_clock(&p->packet, CLOCK_OF_SEQUENCE, p->now_ns);
+	write_clock(&p->packet, CLOCK_MONOTONIC_ID, p->now_ns);
+	write_clock(&p->packet, CLOCK_OF_SEQUENCE, p->now_ns);
 	proto__end(&p->packet, message);
 	message = proto__begin(&p->packet, PACKET_DEFAULTS);
 	proto__int(&p->packet, DEFAULTS_CLOCK_ID, CLOCK_OF_SEQUENCE);
@@ -265,9 +265,9 @@ static int put_sequence(struct perfetto *p, const struct timeline_track *track)
 	proto__end(&p->packet, message);
 	message = proto__begin(&p->packet, PACKET_INTERNED_DATA);
 	for (int i = 0; i < EXPORT_CATEGORY__COUNT; i++)
-		put_item(&p->packet, INTERNED_CATEGORIES, CATEGORY_IID(i), export_category__name(i));
+		write_item(&p->packet, INTERNED_CATEGORIES, CATEGORY_IID(i), export_category__name(i));
 	for (int i = 1; i < ANNOTATION__COUNT; i++)
-		put_item(&p->packet, INTERNED_ANNOTATIONS, i, annotation_names[i]);
+		write_item(&p->packet, INTERNED_ANNOTATIONS, i, annotation_names[i]);
 	proto__end(&p->packet, message);
 	memset(p->name_sent, 0, p->name_cnt);
 	memset(p->group_sent, 0, p->group_cnt);
@@ -285,7 +285,7 @@ static size_t event__begin(struct perfetto *p, size_t *packet, uint64_t time_ns)
 	return proto__begin(&p->packet, PACKET_TRACK_EVENT);
 }
 
-static int put_end(struct perfetto *p, uint64_t end_ns)
+static int write_end(struct perfetto *p, uint64_t end_ns)
 {
 	size_t packet, event = event__begin(p, &packet, end_ns);
 
@@ -299,7 +299,7 @@ static uint64_t text_iid(uint32_t group, int annotation)
 	return (uint64_t)group * ANNOTATION__GROUP_END + annotation;
 }
 
-static void put_uint_annotation(struct perfetto *p, enum annotation which, uint64_t value)
+static void write_uint_annotation(struct perfetto *p, enum annotation which, uint64_t value)
 {
 	size_t annotation = proto__begin(&p->packet, EVENT_ANNOTATIONS);
 
@@ -308,12 +308,12 @@ static void put_uint_annotation(struct perfetto *p, enum annotation which, uint6
 	proto__end(&p->packet, annotation);
 }
 
-static void put_annotations(struct perfetto *p, const struct timeline_span *span, bool is_op)
+static void write_annotations(struct perfetto *p, const struct timeline_span *span, bool is_op)
 {
 	size_t annotation;
 
 	if (is_op && span->sequence >= 0)
-		put_uint_annotation(p, ANNOTATION_SEQUENCE, span->sequence);
+		write_uint_annotation(p, ANNOTATION_SEQUENCE, span->sequence);
 	for (int i = ANNOTATION_SHAPES; i < ANNOTATION__GROUP_END; i++) {
 		if (!p->groups[span->group].texts[i])
 			continue;
@@ -324,7 +324,7 @@ static void put_annotations(struct perfetto *p, const struct timeline_span *span
 	}
 }
 
-static void put_dims_annotation(struct perfetto *p, enum annotation which, const uint32_t *dims)
+static void write_dims_annotation(struct perfetto *p, enum annotation which, const uint32_t *dims)
 {
 	size_t annotation = proto__begin(&p->packet, EVENT_ANNOTATIONS);
 	char text[64];
@@ -339,26 +339,26 @@ static void put_dims_annotation(struct perfetto *p, enum annotation which, const
  * Writes the arguments of a call or a GPU activity, and its end of the arrow from one to the other.
  * A correlation is unique in a process only, but a flow id must be unique in the trace.
  */
-static void put_activity_annotations(struct perfetto *p, const struct timeline_span *span)
+static void write_activity_annotations(struct perfetto *p, const struct timeline_span *span)
 {
 	const struct gpu_act *activity = &p->activities[span->activity - 1];
 	uint64_t flow = 1ull << 63 | (uint64_t)span->pid << 32 | activity->correlation;
 
-	put_uint_annotation(p, ANNOTATION_CORRELATION, activity->correlation);
+	write_uint_annotation(p, ANNOTATION_CORRELATION, activity->correlation);
 	if (activity->kind == GPU_ACTIVITY_COPY || activity->kind == GPU_ACTIVITY_SET)
-		put_uint_annotation(p, ANNOTATION_BYTES, activity->bytes);
+		write_uint_annotation(p, ANNOTATION_BYTES, activity->bytes);
 	if (activity->kind == GPU_ACTIVITY_KERNEL) {
-		put_uint_annotation(p, ANNOTATION_SHARED, activity->bytes);
-		put_uint_annotation(p, ANNOTATION_REGISTERS, activity->detail[6]);
-		put_dims_annotation(p, ANNOTATION_GRID, activity->detail);
-		put_dims_annotation(p, ANNOTATION_BLOCK, activity->detail + 3);
+		write_uint_annotation(p, ANNOTATION_SHARED, activity->bytes);
+		write_uint_annotation(p, ANNOTATION_REGISTERS, activity->detail[6]);
+		write_dims_annotation(p, ANNOTATION_GRID, activity->detail);
+		write_dims_annotation(p, ANNOTATION_BLOCK, activity->detail + 3);
 	}
 	if (activity->asked_by < p->activity_cnt && p->asked[activity->asked_by])
 		proto__fixed64(&p->packet, span->gpu ? EVENT_TERMINATING_FLOW_IDS : EVENT_FLOW_IDS, flow);
 }
 
 /* Writes the texts that this sequence uses for the first time. */
-static void put_new_texts(struct perfetto *p, const struct timeline_span *span, bool named)
+static void write_new_texts(struct perfetto *p, const struct timeline_span *span, bool named)
 {
 	size_t interned;
 
@@ -366,15 +366,16 @@ static void put_new_texts(struct perfetto *p, const struct timeline_span *span, 
 		return;
 	interned = proto__begin(&p->packet, PACKET_INTERNED_DATA);
 	if (!named && !p->name_sent[span->name])
-		put_item(&p->packet, INTERNED_NAMES, span->name + 1, p->texts[span->name]);
+		write_item(&p->packet, INTERNED_NAMES, span->name + 1, p->texts[span->name]);
 	for (int i = ANNOTATION_SHAPES; i < ANNOTATION__GROUP_END && !p->group_sent[span->group]; i++)
 		if (p->groups[span->group].texts[i])
-			put_item(&p->packet, INTERNED_TEXTS, text_iid(span->group, i), p->groups[span->group].texts[i]);
+			write_item(&p->packet, INTERNED_TEXTS, text_iid(span->group, i),
+				   p->groups[span->group].texts[i]);
 	proto__end(&p->packet, interned);
 	p->name_sent[span->name] = p->group_sent[span->group] = 1;
 }
 
-static int put_begin(struct perfetto *p, const struct timeline_span *span)
+static int write_begin(struct perfetto *p, const struct timeline_span *span)
 {
 	enum span_kind kind = p->names[span->name].kind;
 	bool is_op = export__is_op(kind);
@@ -390,13 +391,13 @@ static int put_begin(struct perfetto *p, const struct timeline_span *span)
 	} else {
 		proto__int(&p->packet, EVENT_NAME_IID, span->name + 1);
 	}
-	put_annotations(p, span, is_op);
+	write_annotations(p, span, is_op);
 	if (span->activity)
-		put_activity_annotations(p, span);
+		write_activity_annotations(p, span);
 	if (span->flow)
 		proto__fixed64(&p->packet, kind == SPAN_OP ? EVENT_FLOW_IDS : EVENT_TERMINATING_FLOW_IDS, span->flow);
 	proto__end(&p->packet, event);
-	put_new_texts(p, span, kind == SPAN_STEP);
+	write_new_texts(p, span, kind == SPAN_STEP);
 	return perfetto__end_packet(p, packet);
 }
 
@@ -404,7 +405,7 @@ static int put_begin(struct perfetto *p, const struct timeline_span *span)
  * Writes begins and ends in order of time: spans nest, so the depth of a span tells which ones
  * ended before it begins.
  */
-static int put_slices(struct perfetto *p, const struct timeline_track *track)
+static int write_slices(struct perfetto *p, const struct timeline_track *track)
 {
 	uint64_t ends[TIMELINE_DEPTH_MAX];
 	size_t open = 0;
@@ -414,13 +415,13 @@ static int put_slices(struct perfetto *p, const struct timeline_track *track)
 		const struct timeline_span *span = &track->spans[i];
 
 		while (open > span->depth && !err)
-			err = put_end(p, ends[--open]);
+			err = write_end(p, ends[--open]);
 		if (!err)
-			err = put_begin(p, span);
+			err = write_begin(p, span);
 		ends[open++] = span->start_ns + span->duration_ns;
 	}
 	while (open && !err)
-		err = put_end(p, ends[--open]);
+		err = write_end(p, ends[--open]);
 	return err;
 }
 
@@ -442,7 +443,7 @@ struct sequence {
 	uint32_t *interned; /* by node: the sequence that has its stack as a text */
 };
 
-static int put_descriptor(const struct sequence *s)
+static int write_descriptor(const struct sequence *s)
 {
 	struct proto *packet = &s->p->packet;
 	size_t begun = perfetto__begin_packet(s->p), descriptor = proto__begin(packet, PACKET_TRACK_DESCRIPTOR),
@@ -469,7 +470,7 @@ static int put_descriptor(const struct sequence *s)
 }
 
 /* Writes the clock of the sequence, its track, and the name of the one argument whose values are interned. */
-static int put_defaults(const struct sequence *s)
+static int write_defaults(const struct sequence *s)
 {
 	struct proto *packet = &s->p->packet;
 	size_t begun = perfetto__begin_packet(s->p), message, inner;
@@ -517,7 +518,7 @@ static char *stack_text(const struct calltree *tree, uint32_t node)
 	return NULL;
 }
 
-static int put_stack_text(const struct sequence *s, uint32_t node)
+static int write_stack_text(const struct sequence *s, uint32_t node)
 {
 	struct proto *packet = &s->p->packet;
 	size_t interned, item;
@@ -539,7 +540,7 @@ static int put_stack_text(const struct sequence *s, uint32_t node)
 	return 0;
 }
 
-static void put_arg(struct proto *packet, const struct track_arg *arg)
+static void write_arg(struct proto *packet, const struct track_arg *arg)
 {
 	size_t annotation = proto__begin(packet, EVENT_ANNOTATIONS);
 	uint64_t bits;
@@ -566,7 +567,7 @@ static size_t begin_event(const struct sequence *s, uint64_t time_ns, enum event
 	return event;
 }
 
-static int put_event(const struct sequence *s, const struct track_event *event)
+static int write_event(const struct sequence *s, const struct track_event *event)
 {
 	const struct track_arg *args = tracks__args(s->options->tracks);
 	struct proto *packet = &s->p->packet;
@@ -576,7 +577,7 @@ static int put_event(const struct sequence *s, const struct track_event *event)
 	proto__text(packet, EVENT_CATEGORIES, export__track_category(s->track->kind));
 	proto__text(packet, EVENT_NAME, event->name);
 	for (uint32_t i = 0; i < event->arg_cnt; i++)
-		put_arg(packet, &args[event->arg + i]);
+		write_arg(packet, &args[event->arg + i]);
 	if (event->node) {
 		inner = proto__begin(packet, EVENT_ANNOTATIONS);
 		proto__int(packet, ANNOTATION_NAME_IID, STACK_KEY);
@@ -584,7 +585,7 @@ static int put_event(const struct sequence *s, const struct track_event *event)
 		proto__end(packet, inner);
 	}
 	proto__end(packet, message);
-	err = put_stack_text(s, event->node);
+	err = write_stack_text(s, event->node);
 	err = perfetto__end_packet(s->p, begun) ?: err;
 	if (err || event->instant)
 		return err;
@@ -593,7 +594,7 @@ static int put_event(const struct sequence *s, const struct track_event *event)
 	return perfetto__end_packet(s->p, begun);
 }
 
-static int put_counter(const struct sequence *s, const struct track_event *event)
+static int write_counter(const struct sequence *s, const struct track_event *event)
 {
 	size_t begun, message = begin_event(s, event->start_ns, COUNTER, &begun);
 	uint64_t bits;
@@ -608,13 +609,13 @@ static int put_counter(const struct sequence *s, const struct track_event *event
 	return perfetto__end_packet(s->p, begun);
 }
 
-static int put_track(const struct sequence *s)
+static int write_track(const struct sequence *s)
 {
-	int err = put_descriptor(s) ?: put_defaults(s);
+	int err = write_descriptor(s) ?: write_defaults(s);
 
 	for (size_t i = 0; i < s->track->event_cnt && !err; i++)
-		err = track__is_counter(s->track) ? put_counter(s, &s->track->events[i])
-						  : put_event(s, &s->track->events[i]);
+		err = track__is_counter(s->track) ? write_counter(s, &s->track->events[i])
+						  : write_event(s, &s->track->events[i]);
 	return err;
 }
 
@@ -622,8 +623,8 @@ static int put_track(const struct sequence *s)
  * In perfetto_tracks.c: writes the tracks (tracks.h) that the options choose. timeline: whose
  * processes have a track already. 0 or -ENOMEM.
  */
-static int perfetto_tracks__put(struct perfetto *p, const struct job *job, const struct timeline *timeline,
-				const struct export_options *options)
+static int perfetto_tracks__write(struct perfetto *p, const struct job *job, const struct timeline *timeline,
+				  const struct export_options *options)
 {
 	size_t cnt, node_cnt = 0;
 	const struct track *tracks = export__tracks(options, &cnt), *last = NULL;
@@ -643,10 +644,10 @@ static int perfetto_tracks__put(struct perfetto *p, const struct job *job, const
 			continue;
 		p->sequence++;
 		if (track->pid && (!last || last->pid != track->pid) && !export__is_in_timeline(timeline, track->pid))
-			err = perfetto__put_process(p, job, track->pid);
+			err = perfetto__write_process(p, job, track->pid);
 		s.track = track;
 		s.uuid = UUID_BIT | i;
-		err = err ?: put_track(&s);
+		err = err ?: write_track(&s);
 		last = track;
 	}
 	free(s.interned);
@@ -712,8 +713,8 @@ static int mark_asking_activities(struct perfetto *p, struct job *job)
 	return 0;
 }
 
-static int put_perfetto_tracks(struct perfetto *p, const struct job *job, const struct timeline *timeline,
-			       uint32_t only_pid)
+static int write_perfetto_tracks(struct perfetto *p, const struct job *job, const struct timeline *timeline,
+				 uint32_t only_pid)
 {
 	size_t cnt;
 	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
@@ -724,13 +725,13 @@ static int put_perfetto_tracks(struct perfetto *p, const struct job *job, const 
 			continue;
 		p->sequence++;
 		if (!i || tracks[i - 1].pid != tracks[i].pid)
-			err = perfetto__put_process(p, job, tracks[i].pid);
+			err = perfetto__write_process(p, job, tracks[i].pid);
 		if (!err)
-			err = put_thread_track(p, &tracks[i]);
+			err = write_thread_track(p, &tracks[i]);
 		if (!err)
-			err = put_sequence(p, &tracks[i]);
+			err = write_sequence(p, &tracks[i]);
 		if (!err)
-			err = put_slices(p, &tracks[i]);
+			err = write_slices(p, &tracks[i]);
 	}
 	return err;
 }
@@ -744,11 +745,11 @@ static int write_perfetto(struct job *job, const struct timeline *timeline, cons
 	if (!err)
 		err = mark_asking_activities(&p, job);
 	if (!err)
-		err = put_clocks(&p, job__host(job));
+		err = write_clocks(&p, job__host(job));
 	if (!err)
-		err = put_perfetto_tracks(&p, job, timeline, options->pid);
+		err = write_perfetto_tracks(&p, job, timeline, options->pid);
 	if (!err)
-		err = perfetto_tracks__put(&p, job, timeline, options);
+		err = perfetto_tracks__write(&p, job, timeline, options);
 	export__free_texts(p.texts, p.name_cnt);
 	for (size_t i = 0; p.groups && i < p.group_cnt; i++)
 		for (int a = 0; a < ANNOTATION__GROUP_END; a++)

@@ -474,7 +474,7 @@ static void examine_above(struct trainings *t, const struct training *new, uint6
 }
 
 /* What is known of a process moves from `before` to *t, or it is examined. 0 or -ENOMEM. */
-static int look_at(pid_t pid, struct trainings *before, struct trainings *t, uint64_t now_ns)
+static int examine_or_move(pid_t pid, struct trainings *before, struct trainings *t, uint64_t now_ns)
 {
 	const struct other_process *other;
 	struct training *training;
@@ -522,7 +522,7 @@ int trainings__look_again(struct trainings *t)
 	if (cnt > 0)
 		qsort(pids, cnt, sizeof(*pids), compare__pid);
 	for (int i = 0; i < cnt && !err; i++)
-		err = look_at(pids[i], &before, t, now_ns);
+		err = examine_or_move(pids[i], &before, t, now_ns);
 	free(pids);
 	trainings__release(&before);
 	if (err) {

@@ -106,7 +106,7 @@ bool labels__listed(enum span_kind kind, const char *name, bool lightning)
 	return listed == LISTED || (listed == LISTED_PLAIN && !lightning);
 }
 
-static bool name_tells(const char *name, const char *const *pieces, size_t cnt)
+static bool has_piece(const char *name, const char *const *pieces, size_t cnt)
 {
 	for (size_t i = 0; i < cnt && pieces[i]; i++)
 		if (strstr(name, pieces[i]))
@@ -119,7 +119,7 @@ const char *labels__stage(const struct job_action *actions, size_t cnt)
 	for (size_t s = 0; s < COUNT(stages); s++)
 		for (size_t i = 0; i < cnt; i++)
 			if (actions[i].kind == SPAN_ACTION &&
-			    name_tells(actions[i].name, stages[s].pieces, COUNT(stages[s].pieces)))
+			    has_piece(actions[i].name, stages[s].pieces, COUNT(stages[s].pieces)))
 				return stages[s].stage;
 	return NULL;
 }

@@ -352,7 +352,7 @@ static bool is_for_disk(const struct sample *wait)
 }
 
 /* By reading. NULL: no memory, or no ring was waited for. */
-static struct between *look_between(const struct samples *samples, const struct rec_resources *readings, size_t cnt)
+static struct between *split_by_reading(const struct samples *samples, const struct rec_resources *readings, size_t cnt)
 {
 	struct between *all = cnt ? calloc(cnt, sizeof(*all)) : NULL;
 	bool rings = false;
@@ -404,7 +404,7 @@ void waits__correct_disk(struct samples *samples, struct resources *resources)
 {
 	size_t cnt;
 	const struct rec_resources *readings = resources__samples(resources, &cnt);
-	struct between *between = look_between(samples, readings, cnt);
+	struct between *between = split_by_reading(samples, readings, cnt);
 
 	for (size_t i = 0; i < samples__cnt(samples) && cnt; i++) {
 		struct sample wait = samples__get(samples, i);

@@ -28,7 +28,7 @@ struct function_row {
 };
 
 /* Escapes text twice: against what could steer the reader's display, and against markup. */
-static int put_html_text(const char *text, FILE *out)
+static int write_html_text(const char *text, FILE *out)
 {
 	char *visible = utf8__escape(text);
 
@@ -87,7 +87,7 @@ static void fill_rows(const struct flame *flame, double *ns, struct function_row
 	}
 }
 
-static int put_functions(const struct page *page, FILE *out)
+static int write_functions(const struct page *page, FILE *out)
 {
 	size_t node_cnt, function_cnt, step_cnt, text_cnt;
 	char *const *texts = flame__texts(page->flame, &text_cnt);
@@ -102,10 +102,10 @@ static int put_functions(const struct page *page, FILE *out)
 	fputs("<h2>Where the time went</h2>\n<table><tr><th>own ms<th>total ms<th>function<th>file\n", out);
 	for (size_t i = 0; i < function_cnt && i < ROWS && rows[i].self_ns > 0 && !err; i++) {
 		fprintf(out, "<tr><td>%.3f<td>%.3f<td>", rows[i].self_ns / 1e6, rows[i].total_ns / 1e6);
-		err = put_html_text(texts[rows[i].function->name], out);
+		err = write_html_text(texts[rows[i].function->name], out);
 		fputs("<td>", out);
 		if (!err)
-			err = put_html_text(texts[rows[i].function->file], out);
+			err = write_html_text(texts[rows[i].function->file], out);
 		fputc('\n', out);
 	}
 	fputs("</table>\n", out);
@@ -123,7 +123,7 @@ static int compare_step_lengths(const void *a, const void *b)
 	return (x_us < y_us) - (x_us > y_us);
 }
 
-static int put_steps(const struct flame_track *track, FILE *out)
+static int write_steps(const struct flame_track *track, FILE *out)
 {
 	struct flame_step *steps = calloc(track->step_cnt + 1, sizeof(*steps));
 
@@ -155,27 +155,27 @@ static const char *text_of(const json_t *object, const char *key)
 }
 
 /* What the reports say of a track: what limits it, and what made steps slow. */
-static int put_answer(const json_t *track, FILE *out)
+static int write_answer(const json_t *track, FILE *out)
 {
 	const json_t *verdict = json_object_get(track, "verdict"), *cause;
 	size_t i;
 	int err;
 
 	fputs("<h2>Limited by ", out);
-	err = put_html_text(text_of(verdict, "head"), out);
+	err = write_html_text(text_of(verdict, "head"), out);
 	fputs("</h2>\n<p>", out);
-	err = err ?: put_html_text(text_of(verdict, "why"), out);
+	err = err ?: write_html_text(text_of(verdict, "why"), out);
 	fputs("\n<table><tr><th>share<th>slow steps<th>rhythm<th>because of<th>place\n", out);
 	json_array_foreach(json_object_get(track, "causes"), i, cause)
 	{
 		fprintf(out, "<tr><td>%.1f %%<td>%" JSON_INTEGER_FORMAT "<td>",
 			100 * json_number_value(json_object_get(cause, "share")),
 			json_integer_value(json_object_get(cause, "count")));
-		err = err ?: put_html_text(text_of(cause, "every"), out);
+		err = err ?: write_html_text(text_of(cause, "every"), out);
 		fputs("<td>", out);
-		err = err ?: put_html_text(text_of(cause, "how"), out);
+		err = err ?: write_html_text(text_of(cause, "how"), out);
 		fputs("<td>", out);
-		err = err ?: put_html_text(text_of(cause, "place"), out);
+		err = err ?: write_html_text(text_of(cause, "place"), out);
 		fputc('\n', out);
 	}
 	fputs("</table>\n", out);
@@ -183,7 +183,7 @@ static int put_answer(const json_t *track, FILE *out)
 }
 
 /* Of the track that the reports show first. */
-static int put_answers(const struct page *page, FILE *out)
+static int write_answers(const struct page *page, FILE *out)
 {
 	int err = 0;
 
@@ -192,7 +192,7 @@ static int put_answers(const struct page *page, FILE *out)
 		const json_t *tracks = json_object_get(answer, "tracks");
 
 		if (json_is_integer(shown))
-			err = put_answer(json_array_get(tracks, json_integer_value(shown)), out);
+			err = write_answer(json_array_get(tracks, json_integer_value(shown)), out);
 	}
 	return err;
 }
@@ -206,13 +206,13 @@ static int top_list__write(const struct page *page, FILE *out)
 
 	fputs("<h1>stepflame flame</h1>\n<p>The flame itself needs JavaScript; nothing is loaded from anywhere.\n",
 	      out);
-	err = put_answers(page, out) ?: put_functions(page, out);
+	err = write_answers(page, out) ?: write_functions(page, out);
 	for (size_t i = 0; i < track_cnt && !err; i++)
 		if (tracks[i].recording == page->choice.recording)
-			err = put_steps(&tracks[i], out);
+			err = write_steps(&tracks[i], out);
 	for (uint32_t i = 0; i < page->recording_cnt && !err; i++) {
 		fputs("<h2>", out);
-		err = put_html_text(page->recordings[i].file, out);
+		err = write_html_text(page->recordings[i].file, out);
 		fputs("</h2>\n<pre>", out);
 		for (const char *line = page->recordings[i].about; *line && !err; line++) {
 			if (*line == '<' || *line == '>' || *line == '&')
@@ -246,7 +246,7 @@ static const char *const kind_names[] = {
 	[CALLTREE_WAKER] = "waker",
 };
 
-static void put_base64(const unsigned char *data, size_t cnt, FILE *out)
+static void write_base64(const unsigned char *data, size_t cnt, FILE *out)
 {
 	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -273,26 +273,26 @@ static void zip_block(struct packer *packer, int flush)
 		packer->zipped_cnt = BLOCK - packer->zip.avail_out;
 		if (packer->zipped_cnt < BLOCK && got != Z_STREAM_END)
 			continue;
-		put_base64(packer->zipped, packer->zipped_cnt, packer->out);
+		write_base64(packer->zipped, packer->zipped_cnt, packer->out);
 		packer->zipped_cnt = 0;
 	} while (packer->zip.avail_in || (flush == Z_FINISH && got == Z_OK));
 	packer->plain_cnt = 0;
 }
 
-static void packer__put_byte(struct packer *packer, unsigned char byte)
+static void packer__write_byte(struct packer *packer, unsigned char byte)
 {
 	if (packer->plain_cnt == BLOCK)
 		zip_block(packer, Z_NO_FLUSH);
 	packer->plain[packer->plain_cnt++] = byte;
 }
 
-static void packer__put_number(struct packer *packer, uint64_t value)
+static void packer__write_number(struct packer *packer, uint64_t value)
 {
 	if (value > NUMBER_MAX)
 		value = NUMBER_MAX;
 	for (; value > 0x7f; value >>= 7)
-		packer__put_byte(packer, (value & 0x7f) | 0x80);
-	packer__put_byte(packer, value);
+		packer__write_byte(packer, (value & 0x7f) | 0x80);
+	packer__write_byte(packer, value);
 }
 
 /* Maps small numbers of either sign to small unsigned numbers. */
@@ -307,19 +307,19 @@ static uint64_t bound_number(uint64_t value)
 }
 
 /* Writes the difference from the number before. */
-static void packer__put_difference(struct packer *packer, uint64_t value, uint64_t *before)
+static void packer__write_difference(struct packer *packer, uint64_t value, uint64_t *before)
 {
-	packer__put_number(packer, fold_sign(bound_number(value) - *before));
+	packer__write_number(packer, fold_sign(bound_number(value) - *before));
 	*before = bound_number(value);
 }
 
-static void packer__put_text(struct packer *packer, const char *text)
+static void packer__write_text(struct packer *packer, const char *text)
 {
 	size_t bytes = strlen(text);
 
-	packer__put_number(packer, bytes);
+	packer__write_number(packer, bytes);
 	for (size_t i = 0; i < bytes; i++)
-		packer__put_byte(packer, text[i]);
+		packer__write_byte(packer, text[i]);
 }
 
 /* ---- what is packed ---- */
@@ -352,13 +352,13 @@ static char *make_head(const struct page *page)
 }
 
 /* Writes `field` of each of `cnt` items. */
-#define PUT_COLUMN(packer, items, cnt, field)                          \
-	do {                                                           \
-		for (size_t i_ = 0; i_ < (cnt); i_++)                  \
-			packer__put_number(packer, (items)[i_].field); \
+#define PUT_COLUMN(packer, items, cnt, field)                            \
+	do {                                                             \
+		for (size_t i_ = 0; i_ < (cnt); i_++)                    \
+			packer__write_number(packer, (items)[i_].field); \
 	} while (0)
 
-static void packer__put_tree(struct packer *packer, const struct flame *flame)
+static void packer__write_tree(struct packer *packer, const struct flame *flame)
 {
 	size_t text_cnt, function_cnt, frame_cnt, node_cnt;
 	char *const *texts = flame__texts(flame, &text_cnt);
@@ -366,151 +366,151 @@ static void packer__put_tree(struct packer *packer, const struct flame *flame)
 	const struct flame_frame *frames = flame__frames(flame, &frame_cnt);
 	const struct flame_node *nodes = flame__nodes(flame, &node_cnt);
 
-	packer__put_number(packer, text_cnt);
+	packer__write_number(packer, text_cnt);
 	for (size_t i = 0; i < text_cnt; i++)
-		packer__put_text(packer, texts[i]);
-	packer__put_number(packer, function_cnt);
+		packer__write_text(packer, texts[i]);
+	packer__write_number(packer, function_cnt);
 	PUT_COLUMN(packer, functions, function_cnt, kind);
 	PUT_COLUMN(packer, functions, function_cnt, name);
 	PUT_COLUMN(packer, functions, function_cnt, file);
 	PUT_COLUMN(packer, functions, function_cnt, first_line);
-	packer__put_number(packer, frame_cnt);
+	packer__write_number(packer, frame_cnt);
 	PUT_COLUMN(packer, frames, frame_cnt, function);
 	PUT_COLUMN(packer, frames, frame_cnt, line);
-	packer__put_number(packer, node_cnt);
+	packer__write_number(packer, node_cnt);
 	for (size_t i = 0; i < node_cnt; i++)
-		packer__put_number(packer, i - nodes[i].parent);
+		packer__write_number(packer, i - nodes[i].parent);
 	PUT_COLUMN(packer, nodes, node_cnt, frame);
 }
 
-static void packer__put_track(struct packer *packer, const struct flame_track *track)
+static void packer__write_track(struct packer *packer, const struct flame_track *track)
 {
 	const struct flame_step *steps = track->steps;
 	uint64_t end_us = 0, index = 0, slow = 0;
 
-	packer__put_number(packer, track->recording);
-	packer__put_number(packer, track->pid);
-	packer__put_number(packer, track->tid);
-	packer__put_number(packer, track->rank + 1);
-	packer__put_text(packer, common__step_rule(track->rule));
-	packer__put_number(packer, track->step_cnt);
+	packer__write_number(packer, track->recording);
+	packer__write_number(packer, track->pid);
+	packer__write_number(packer, track->tid);
+	packer__write_number(packer, track->rank + 1);
+	packer__write_text(packer, common__step_rule(track->rule));
+	packer__write_number(packer, track->step_cnt);
 	for (size_t i = 0; i < track->step_cnt; i++) {
-		packer__put_difference(packer, steps[i].start_us, &end_us);
+		packer__write_difference(packer, steps[i].start_us, &end_us);
 		end_us = bound_number(steps[i].end_us);
 	}
 	for (size_t i = 0; i < track->step_cnt; i++)
-		packer__put_number(packer, steps[i].end_us - steps[i].start_us);
+		packer__write_number(packer, steps[i].end_us - steps[i].start_us);
 	for (size_t i = 0; i < track->step_cnt; i++)
-		packer__put_difference(packer, steps[i].index, &index);
+		packer__write_difference(packer, steps[i].index, &index);
 	PUT_COLUMN(packer, steps, track->step_cnt, gc_us);
 	for (int p = 0; p < PHASE__COUNT; p++)
 		PUT_COLUMN(packer, steps, track->step_cnt, phase_us[p]);
-	packer__put_number(packer, track->slow_cnt);
+	packer__write_number(packer, track->slow_cnt);
 	for (size_t i = 0; i < track->slow_cnt; i++)
-		packer__put_difference(packer, track->slow[i], &slow);
+		packer__write_difference(packer, track->slow[i], &slow);
 }
 
-static void packer__put_thread(struct packer *packer, const struct flame_thread *thread)
+static void packer__write_thread(struct packer *packer, const struct flame_thread *thread)
 {
 	const struct flame_row *rows = thread->rows.items;
 	uint64_t end_us = 0;
 
-	packer__put_number(packer, thread->recording);
-	packer__put_number(packer, thread->pid);
-	packer__put_number(packer, thread->tid);
-	packer__put_number(packer, thread->role);
-	packer__put_number(packer, thread->rank + 1);
-	packer__put_number(packer, thread->track + 1);
-	packer__put_number(packer, thread->steps | thread->main << 1);
-	packer__put_number(packer, thread->rows.cnt);
+	packer__write_number(packer, thread->recording);
+	packer__write_number(packer, thread->pid);
+	packer__write_number(packer, thread->tid);
+	packer__write_number(packer, thread->role);
+	packer__write_number(packer, thread->rank + 1);
+	packer__write_number(packer, thread->track + 1);
+	packer__write_number(packer, thread->steps | thread->main << 1);
+	packer__write_number(packer, thread->rows.cnt);
 	for (size_t i = 0; i < thread->rows.cnt; i++)
-		packer__put_difference(packer, rows[i].end_us, &end_us);
+		packer__write_difference(packer, rows[i].end_us, &end_us);
 	PUT_COLUMN(packer, rows, thread->rows.cnt, weight_ns);
 	/* 0: no span. Mostly the span equals the weight, which gives 1. */
 	for (size_t i = 0; i < thread->rows.cnt; i++)
-		packer__put_number(packer, rows[i].span_us ? 1 + fold_sign(bound_number(rows[i].span_us) -
-									   bound_number(rows[i].weight_ns / 1000))
-							   : 0);
+		packer__write_number(packer, rows[i].span_us ? 1 + fold_sign(bound_number(rows[i].span_us) -
+									     bound_number(rows[i].weight_ns / 1000))
+							     : 0);
 	PUT_COLUMN(packer, rows, thread->rows.cnt, node);
 }
 
 /* Times in nanoseconds: most work of a GPU takes some microseconds. */
-static void packer__put_lane(struct packer *packer, const struct lane *lane)
+static void packer__write_lane(struct packer *packer, const struct lane *lane)
 {
 	const struct lane_span *spans = lane->spans.items;
 	uint64_t end_ns = 0;
 
-	packer__put_number(packer, lane->recording);
-	packer__put_number(packer, lane->kind);
-	packer__put_number(packer, lane->pid);
-	packer__put_number(packer, lane->tid);
-	packer__put_number(packer, lane->device);
-	packer__put_number(packer, lane->context);
-	packer__put_number(packer, lane->stream);
-	packer__put_number(packer, lane->spans.cnt);
+	packer__write_number(packer, lane->recording);
+	packer__write_number(packer, lane->kind);
+	packer__write_number(packer, lane->pid);
+	packer__write_number(packer, lane->tid);
+	packer__write_number(packer, lane->device);
+	packer__write_number(packer, lane->context);
+	packer__write_number(packer, lane->stream);
+	packer__write_number(packer, lane->spans.cnt);
 	for (size_t i = 0; i < lane->spans.cnt; i++) {
-		packer__put_difference(packer, spans[i].start_ns, &end_ns);
+		packer__write_difference(packer, spans[i].start_ns, &end_ns);
 		end_ns = bound_number(spans[i].start_ns + spans[i].duration_ns);
 	}
 	PUT_COLUMN(packer, spans, lane->spans.cnt, duration_ns);
 	for (size_t i = 0; i < lane->spans.cnt; i++)
-		packer__put_number(packer, spans[i].duration_ns - spans[i].busy_ns);
+		packer__write_number(packer, spans[i].duration_ns - spans[i].busy_ns);
 	PUT_COLUMN(packer, spans, lane->spans.cnt, cnt);
 	PUT_COLUMN(packer, spans, lane->spans.cnt, what);
 }
 
-static void packer__put_lanes(struct packer *packer, const struct lanes *lanes)
+static void packer__write_lanes(struct packer *packer, const struct lanes *lanes)
 {
 	size_t text_cnt, cnt;
 	char *const *texts = lanes__texts(lanes, &text_cnt);
 	const struct lane *all = lanes__all(lanes, &cnt);
 
-	packer__put_number(packer, text_cnt);
+	packer__write_number(packer, text_cnt);
 	for (size_t i = 0; i < text_cnt; i++)
-		packer__put_text(packer, texts[i]);
-	packer__put_number(packer, cnt);
+		packer__write_text(packer, texts[i]);
+	packer__write_number(packer, cnt);
 	for (size_t i = 0; i < cnt; i++)
-		packer__put_lane(packer, &all[i]);
+		packer__write_lane(packer, &all[i]);
 }
 
-static void packer__put_uses(struct packer *packer, const struct use_curves *uses)
+static void packer__write_uses(struct packer *packer, const struct use_curves *uses)
 {
 	size_t cnt;
 	const struct use_curve *all = use_curves__all(uses, &cnt);
 
-	packer__put_number(packer, cnt);
+	packer__write_number(packer, cnt);
 	for (size_t i = 0; i < cnt; i++) {
 		const struct use_point *points = all[i].points.items;
 		uint64_t time_us = 0, value = 0;
 
-		packer__put_number(packer, all[i].recording);
-		packer__put_number(packer, all[i].kind);
-		packer__put_number(packer, all[i].pid);
-		packer__put_number(packer, all[i].device);
-		packer__put_number(packer, all[i].points.cnt);
+		packer__write_number(packer, all[i].recording);
+		packer__write_number(packer, all[i].kind);
+		packer__write_number(packer, all[i].pid);
+		packer__write_number(packer, all[i].device);
+		packer__write_number(packer, all[i].points.cnt);
 		for (size_t p = 0; p < all[i].points.cnt; p++)
-			packer__put_difference(packer, points[p].time_ns / 1000, &time_us);
+			packer__write_difference(packer, points[p].time_ns / 1000, &time_us);
 		for (size_t p = 0; p < all[i].points.cnt; p++)
-			packer__put_difference(packer, points[p].value, &value);
+			packer__write_difference(packer, points[p].value, &value);
 	}
 }
 
-static void packer__put_all(struct packer *packer, const struct page *page, const char *head)
+static void packer__write_all(struct packer *packer, const struct page *page, const char *head)
 {
 	size_t track_cnt, thread_cnt;
 	const struct flame_track *tracks = flame__tracks(page->flame, &track_cnt);
 	const struct flame_thread *threads = flame__threads(page->flame, &thread_cnt);
 
-	packer__put_text(packer, head);
-	packer__put_tree(packer, page->flame);
-	packer__put_number(packer, track_cnt);
+	packer__write_text(packer, head);
+	packer__write_tree(packer, page->flame);
+	packer__write_number(packer, track_cnt);
 	for (size_t i = 0; i < track_cnt; i++)
-		packer__put_track(packer, &tracks[i]);
-	packer__put_number(packer, thread_cnt);
+		packer__write_track(packer, &tracks[i]);
+	packer__write_number(packer, thread_cnt);
 	for (size_t i = 0; i < thread_cnt; i++)
-		packer__put_thread(packer, &threads[i]);
-	packer__put_lanes(packer, page->lanes);
-	packer__put_uses(packer, page->uses);
+		packer__write_thread(packer, &threads[i]);
+	packer__write_lanes(packer, page->lanes);
+	packer__write_uses(packer, page->uses);
 }
 
 /*
@@ -526,7 +526,7 @@ static int page_data__write(const struct page *page, FILE *out)
 	/* A window of 15 bits; adding 16 selects a gzip header. */
 	if (head && deflateInit2(&packer->zip, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK) {
 		packer->out = out;
-		packer__put_all(packer, page, head);
+		packer__write_all(packer, page, head);
 		zip_block(packer, Z_FINISH);
 		deflateEnd(&packer->zip);
 		err = 0;

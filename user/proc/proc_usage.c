@@ -390,7 +390,7 @@ int shared_pages__copied(pid_t pid, const struct shared_pages *pages, size_t *co
 
 /* ---- shared memory: whoever owns the process chooses what is mounted there, so the deputy looks ---- */
 
-static int look_at_shm_in_deputy(const void *in, struct deputy_out *out)
+static int read_shm_in_deputy(const void *in, struct deputy_out *out)
 {
 	const pid_t *pid = in;
 	int at = target_file__of(*pid, "dev/shm", O_DIRECTORY), err;
@@ -412,7 +412,7 @@ static int look_at_shm_in_deputy(const void *in, struct deputy_out *out)
 int shm__space(pid_t pid, struct shm_space *out)
 {
 	const struct deputy_out *answer;
-	int err = deputy__run(pid, look_at_shm_in_deputy, &pid, sizeof(pid), &answer);
+	int err = deputy__run(pid, read_shm_in_deputy, &pid, sizeof(pid), &answer);
 
 	if (!err)
 		memcpy(out, answer->bytes, sizeof(*out));

@@ -814,7 +814,7 @@ static int add_pids(struct array *pids, const char *text)
  * Lists the children of each thread once. 0; 1: a thread ended, and another one has its children;
  * or -errno.
  */
-static int look_at_children(pid_t pid, struct array *pids)
+static int list_children_once(pid_t pid, struct array *pids)
 {
 	pid_t *tids;
 	int cnt = task__list(pid, &tids), err = cnt < 0 ? cnt : 0, ended = 0;
@@ -852,7 +852,7 @@ static int list_children(pid_t pid, struct array *pids)
 		older = last;
 		last = *pids;
 		*pids = older;
-		ended = look_at_children(pid, pids);
+		ended = list_children_once(pid, pids);
 		err = ended < 0 ? ended : 0;
 		same = look && !ended && pids->cnt == last.cnt &&
 		       (!pids->cnt || !memcmp(pids->items, last.items, pids->cnt * sizeof(pid_t)));

@@ -612,7 +612,7 @@ static int compare_sections(const void *a, const void *b)
 	return x->time != y->time ? COMPARE(y->time, x->time) : COMPARE(x->order, y->order);
 }
 
-static void put_sections(struct array *sections, FILE *out)
+static void write_sections(struct array *sections, FILE *out)
 {
 	struct section *items = sections->items;
 
@@ -733,7 +733,7 @@ static int print_action_tables(struct job *job, const struct report_options *opt
 	fprintf(out, "%s%sProfiler Report\n", stage ? stage : "", stage ? " " : "");
 	err = for_each_action(&a, options, add_section, &text, &cnt);
 	if (!err)
-		put_sections(&text.sections, out);
+		write_sections(&text.sections, out);
 	if (!err && !cnt)
 		err = explain_empty_section(&a, options, pid, out);
 	if (!err)

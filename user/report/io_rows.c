@@ -70,7 +70,7 @@ static size_t made_up_bytes(enum made_up made_up, const char *rest, size_t len)
  * In a folder for temporary files, the generated words of a name are those with a digit, or with a
  * capital letter after the first letter.
  */
-static char *put_kind_words(char *out, const char *name, size_t len)
+static char *write_kind_words(char *out, const char *name, size_t len)
 {
 	for (size_t i = 0, end; i < len; i = end) {
 		bool made_up = false;
@@ -95,7 +95,7 @@ static bool is_in_temporary(const char *path, const char *name)
 }
 
 /* *end: the end of the part of the path that was used. */
-static char *put_made_up_name(char *out, const char *path, const char *name, const char **end)
+static char *write_made_up_name(char *out, const char *path, const char *name, const char **end)
 {
 	size_t len = strcspn(name, "/");
 
@@ -116,7 +116,7 @@ static char *put_made_up_name(char *out, const char *path, const char *name, con
 		return mempcpy(out, name + prefix + cut, len - prefix - cut);
 	}
 	if (!**end && is_in_temporary(path, name))
-		return put_kind_words(out, name, len);
+		return write_kind_words(out, name, len);
 	return mempcpy(out, name, len);
 }
 
@@ -143,7 +143,7 @@ int file_kind__of(const char *path, char **kind)
 		if (*at == '/')
 			*out++ = *at++;
 		else
-			out = put_made_up_name(out, plain, at, &at);
+			out = write_made_up_name(out, plain, at, &at);
 	}
 	*out = 0;
 	last = strrchr(text, '/');

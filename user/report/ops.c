@@ -110,7 +110,7 @@ static void copy_head(cell_text cell, const char *text, size_t cnt)
 }
 
 /* Truncates a name at its end. NULL stands for no name. 0 or -ENOMEM. */
-static int put_op_name(cell_text cell, const char *name)
+static int write_op_name(cell_text cell, const char *name)
 {
 	char *escaped = utf8__escape(name ?: "");
 
@@ -124,7 +124,7 @@ static int put_op_name(cell_text cell, const char *name)
 }
 
 /* Truncates a path at its start. NULL stands for no path. 0 or -ENOMEM. */
-static int put_source_path(cell_text cell, const char *path, size_t width)
+static int write_source_path(cell_text cell, const char *path, size_t width)
 {
 	char *escaped = utf8__escape(path ?: "");
 	size_t have = escaped ? text__width(escaped) : 0;
@@ -299,7 +299,7 @@ static void print_header(const struct table_layout *layout, FILE *out)
 	print_ops_dashes(layout, out);
 }
 
-static void put_device(const struct table_layout *layout, const struct ops_row *row, cell_text *cells)
+static void write_device(const struct table_layout *layout, const struct ops_row *row, cell_text *cells)
 {
 	double total_us = row->device_ns / 1e3, self_us = row->self_device_ns / 1e3;
 
@@ -320,16 +320,16 @@ static int print_op_row(const struct table_layout *layout, const struct ops_row 
 	const struct op_val *val = &row->val;
 	double total_us = val->total_ns / 1e3, self_us = val->self_ns / 1e3;
 
-	if (put_op_name(cells[NAME], row->name) || put_op_name(cells[OVERLOAD], row->overload) ||
-	    put_source_path(cells[MODULE], row->module, layout->width[MODULE]) ||
-	    put_source_path(cells[SOURCE], row->source, layout->width[SOURCE]))
+	if (write_op_name(cells[NAME], row->name) || write_op_name(cells[OVERLOAD], row->overload) ||
+	    write_source_path(cells[MODULE], row->module, layout->width[MODULE]) ||
+	    write_source_path(cells[SOURCE], row->source, layout->width[SOURCE]))
 		return -ENOMEM;
 	format_share(cells[SELF_SHARE], self_us, layout->self_us);
 	format_us(cells[SELF], self_us);
 	format_share(cells[TOTAL_SHARE], total_us, layout->self_us);
 	format_us(cells[TOTAL], total_us);
 	format_us(cells[AVERAGE], total_us / val->calls);
-	put_device(layout, row, cells);
+	write_device(layout, row, cells);
 	format_bytes(cells[MEMORY], val->total_bytes[OP_MEMORY_CPU]);
 	format_bytes(cells[SELF_MEMORY], val->self_bytes[OP_MEMORY_CPU]);
 	format_bytes(cells[DEVICE_MEMORY], val->total_bytes[OP_MEMORY_DEVICE]);

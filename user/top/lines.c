@@ -109,7 +109,7 @@ put_line(struct array *lines, const struct top_state *state, enum top_style styl
 	return append_line(lines, style, text) ? 0 : -ENOMEM;
 }
 
-static int put_marked(struct array *lines, const struct top_state *state, enum top_style style, const char *text,
+static int add_marked(struct array *lines, const struct top_state *state, enum top_style style, const char *text,
 		      size_t mark_at, size_t mark_cnt)
 {
 	struct top_line *line;
@@ -155,7 +155,7 @@ add_reading(char *text, size_t size, uint32_t value, const char *fmt, ...)
 	va_end(ap);
 }
 
-static int put_gpu(const struct rec_gpu_usage *gpu, const struct top_state *state, struct array *lines)
+static int add_gpu_line(const struct rec_gpu_usage *gpu, const struct top_state *state, struct array *lines)
 {
 	char text[160] = "";
 
@@ -171,7 +171,7 @@ static int put_gpu(const struct rec_gpu_usage *gpu, const struct top_state *stat
 }
 
 /* "memory 1.92 GB in 3 processes, 9 threads  limits 3.10 of 8.00 GB, 2.5 CPUs": of its cgroup. */
-static int put_memory(const struct top_frame *frame, const struct top_state *state, struct array *lines)
+static int add_memory(const struct top_frame *frame, const struct top_state *state, struct array *lines)
 {
 	const struct cgroup_limits *limits = &frame->limits;
 	double cpus = limits->processors && (!limits->cpus || limits->processors < limits->cpus) ? limits->processors
@@ -192,7 +192,7 @@ static int put_memory(const struct top_frame *frame, const struct top_state *sta
 			frame->processes, frame->processes == 1 ? "" : "es", frame->threads, text);
 }
 
-static int put_header(const struct top_frame *frame, const struct top_state *state, struct array *lines)
+static int add_header(const struct top_frame *frame, const struct top_state *state, struct array *lines)
 {
 	char cpu[32] = "?", rate[32];
 	int err;
@@ -204,7 +204,7 @@ static int put_header(const struct top_frame *frame, const struct top_state *sta
 	err = err
 		      ?: put_line(lines, state, STYLE_PLAIN, "up %.1f s  CPU %s %%  %llu steps  %s steps/s (%s)",
 				  frame->elapsed_s, cpu, (unsigned long long)frame->steps, rate, frame->step_rule);
-	err = err ?: put_memory(frame, state, lines);
+	err = err ?: add_memory(frame, state, lines);
 	err = err
 		      ?: put_line(lines, state, STYLE_PLAIN,
 				  "cost %.0f hits/s, about %.2g %% of the job; stepflame %.1f %% CPU, %.1f MB",
@@ -213,13 +213,13 @@ static int put_header(const struct top_frame *frame, const struct top_state *sta
 		      ?: put_line(lines, state, *frame->losses ? STYLE_WARN : STYLE_PLAIN, "lost %s",
 				  *frame->losses ? frame->losses : "nothing");
 	for (size_t i = 0; i < frame->gpu_cnt && !err; i++)
-		err = put_gpu(&frame->gpus[i], state, lines);
+		err = add_gpu_line(&frame->gpus[i], state, lines);
 	if (!err && *frame->note)
 		err = put_line(lines, state, STYLE_WARN, "note %s", frame->note);
 	return err;
 }
 
-static int put_tabs(const struct top_state *state, struct array *lines)
+static int add_tabs(const struct top_state *state, struct array *lines)
 {
 	char text[256];
 	size_t at = 0, mark_at = 0, mark_cnt = 0;
@@ -239,7 +239,7 @@ static int put_tabs(const struct top_state *state, struct array *lines)
 	else
 		at += snprintf(text + at, sizeof(text) - at, "by %s", sort_title(state, state->view));
 	snprintf(text + at, sizeof(text) - at, "%s", state->paused ? "  PAUSED" : "");
-	return put_marked(lines, state, STYLE_TABS, text, mark_at, mark_cnt);
+	return add_marked(lines, state, STYLE_TABS, text, mark_at, mark_cnt);
 }
 
 /* ---- tables ---- */
@@ -251,7 +251,7 @@ static size_t column_width(const struct top_column *column)
 	return width > COLUMN_MIN ? width : COLUMN_MIN;
 }
 
-static int put_titles(const struct top_state *state, enum top_view view, struct array *lines)
+static int add_titles(const struct top_state *state, enum top_view view, struct array *lines)
 {
 	const struct top_view_info *info = &top_views[view];
 	char text[256];
@@ -267,11 +267,11 @@ static int put_titles(const struct top_state *state, enum top_view view, struct 
 		}
 		at += snprintf(text + at, sizeof(text) - at, "%*s%s", width, title, width ? " " : "");
 	}
-	return put_marked(lines, state, STYLE_COLUMNS, text, mark_at, mark_cnt);
+	return add_marked(lines, state, STYLE_COLUMNS, text, mark_at, mark_cnt);
 }
 
 /* Draws the newest steps that fit, as bars relative to the longest of them. */
-static void put_history(const struct top_history *history, size_t room, bool utf8, FILE *out)
+static void add_history(const struct top_history *history, size_t room, bool utf8, FILE *out)
 {
 	static const char ascii[] = "_.-=+*#@";
 	size_t first = history->cnt > room ? history->cnt - room : 0;
@@ -289,8 +289,8 @@ static void put_history(const struct top_history *history, size_t room, bool utf
 	}
 }
 
-static int put_top_row(const struct top_row *row, const struct top_state *state, enum top_view view,
-		       struct array *lines)
+static int add_row_line(const struct top_row *row, const struct top_state *state, enum top_view view,
+			struct array *lines)
 {
 	const struct top_view_info *info = &top_views[view];
 	int sort = state->sort[view];
@@ -317,7 +317,7 @@ static int put_top_row(const struct top_row *row, const struct top_state *state,
 		size_t left = room ? room - columns__of_text(name) : WHOLE;
 
 		fputc(' ', out);
-		put_history(row->history, left ? left - 1 : 0, state->utf8, out);
+		add_history(row->history, left ? left - 1 : 0, state->utf8, out);
 	}
 	if (fclose(out) || !name) {
 		free(text);
@@ -328,7 +328,7 @@ static int put_top_row(const struct top_row *row, const struct top_state *state,
 }
 
 /* Adds rows from `from` on, at most limit (0: all). *cnt: the number of rows that match the filter. */
-static int put_rows(const struct top_frame *frame, const struct top_state *state, enum top_view view, size_t from,
+static int add_rows(const struct top_frame *frame, const struct top_state *state, enum top_view view, size_t from,
 		    size_t limit, struct array *lines)
 {
 	size_t cnt;
@@ -336,7 +336,7 @@ static int put_rows(const struct top_frame *frame, const struct top_state *state
 	int err = rows ? 0 : -ENOMEM;
 
 	for (size_t i = from; !err && i < cnt && (!limit || i - from < limit); i++)
-		err = put_top_row(rows[i], state, view, lines);
+		err = add_row_line(rows[i], state, view, lines);
 	free(rows);
 	return err;
 }
@@ -353,7 +353,7 @@ static size_t count_chosen(const struct top_frame *frame, const struct top_state
 
 static const char keys[] = "q quit  p pause  s sort  / filter  Tab 1-6 view  r reset  h help";
 
-static int put_help(const struct top_state *state, struct array *lines)
+static int add_help(const struct top_state *state, struct array *lines)
 {
 	static const char *const help[] = {
 		"q, Ctrl-C          quit; the job goes on",
@@ -383,14 +383,14 @@ int top_lines__screen(const struct top_frame *frame, struct top_state *state, st
 	int err;
 
 	if (state->help)
-		return put_help(state, lines);
-	err = put_header(frame, state, lines) ?: put_tabs(state, lines) ?: put_titles(state, state->view, lines);
+		return add_help(state, lines);
+	err = add_header(frame, state, lines) ?: add_tabs(state, lines) ?: add_titles(state, state->view, lines);
 	if (err)
 		return err;
 	room = state->height > (int)lines->cnt + 1 ? state->height - lines->cnt - 1 : 1;
 	if (state->scroll + room > cnt)
 		state->scroll = cnt > room ? cnt - room : 0;
-	err = put_rows(frame, state, state->view, state->scroll, room, lines);
+	err = add_rows(frame, state, state->view, state->scroll, room, lines);
 	if (!err && !cnt)
 		err = put_line(lines, state, STYLE_PLAIN,
 			       *state->filter ? "no row has that text" : "nothing was seen yet");
@@ -401,13 +401,13 @@ int top_lines__screen(const struct top_frame *frame, struct top_state *state, st
 
 int top_lines__batch(const struct top_frame *frame, const struct top_state *state, size_t limit, struct array *lines)
 {
-	int err = put_header(frame, state, lines);
+	int err = add_header(frame, state, lines);
 
 	for (int view = 0; view < TOP__VIEWS && !err; view++) {
 		if (state->view != TOP__VIEWS && state->view != (enum top_view)view)
 			continue;
-		err = put_line(lines, state, STYLE_PLAIN, "%s", "") ?: put_titles(state, view, lines);
-		err = err ?: put_rows(frame, state, view, 0, limit, lines);
+		err = put_line(lines, state, STYLE_PLAIN, "%s", "") ?: add_titles(state, view, lines);
+		err = err ?: add_rows(frame, state, view, 0, limit, lines);
 	}
 	return err;
 }
@@ -429,7 +429,7 @@ static json_t *number_or_null(double value)
 	return common__json_real(!isnan(value), value);
 }
 
-/* The screen formats a value as its column says (put_top_row): "12.3k" is a number to no program. */
+/* The screen formats a value as its column says (add_row_line): "12.3k" is a number to no program. */
 static int add_top_row(struct table *table, const struct top_row *row, const struct top_view_info *info)
 {
 	struct cell cells[1 + TOP_VALUES] = {cell__json("name", json__string(row->name))};

@@ -166,7 +166,7 @@ static bool was_paused(const char *path, const struct process *process)
 }
 
 /* Those of an earlier session that this one has not looked at yet. */
-static void put_unknown(const struct watched_jobs *jobs, FILE *out)
+static void write_unknown(const struct watched_jobs *jobs, FILE *out)
 {
 	FILE *in = open_paused(jobs->paused_path);
 	struct proc_stat stat;
@@ -194,7 +194,7 @@ static int write_paused(const struct watched_jobs *jobs)
 		err = -errno;
 		close(output.fd);
 	} else {
-		put_unknown(jobs, out);
+		write_unknown(jobs, out);
 	}
 	for (size_t i = 0; !err && i < jobs->processes.cnt; i++)
 		if (all[i].attached && !all[i].ended && job_of(jobs, all[i].job)->paused)

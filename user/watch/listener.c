@@ -204,7 +204,7 @@ struct server {
 
 /* ---- metrics ---- */
 
-static void put_text(struct metrics_text *text)
+static void unref_text(struct metrics_text *text)
 {
 	if (text && !--text->users)
 		free(text);
@@ -212,7 +212,7 @@ static void put_text(struct metrics_text *text)
 
 static void release_text(const void *data, size_t bytes, void *text)
 {
-	put_text(text);
+	unref_text(text);
 }
 
 /* NULL: it cannot be read. */
@@ -303,7 +303,7 @@ static void take_message(evutil_socket_t channel, short what, void *ctx)
 		return;
 	if (!text && kind == HTTP_METRICS) /* those of before are still better than none */
 		return;
-	put_text(server->metrics);
+	unref_text(server->metrics);
 	server->metrics = text;
 }
 
@@ -507,7 +507,7 @@ static int serve_http(int listener, int channel, const char *token, bool tls)
 		event_free(room);
 	if (server.base)
 		event_base_free(server.base);
-	put_text(server.metrics);
+	unref_text(server.metrics);
 	free_tls(server.tls);
 	return err;
 }
@@ -825,7 +825,7 @@ int listener__open(struct listener *listener, const struct listener_options *opt
 /* ---- from time to time ---- */
 
 /* Its end is no reason to end; but what ends it may do so again. */
-static void look_after(struct listener *listener, uint64_t now_ns)
+static void restart_child(struct listener *listener, uint64_t now_ns)
 {
 	int status;
 
@@ -848,7 +848,7 @@ void listener__tell(struct listener *listener, const char *path, uint64_t now_ns
 
 	if (!listener->options.address)
 		return;
-	look_after(listener, now_ns);
+	restart_child(listener, now_ns);
 	if (listener->channel < 0)
 		return;
 	renew_certificate(listener);

@@ -80,7 +80,7 @@ static int count_sample(const struct sample *sample, void *ctx)
 }
 
 /* What a server may take for a part of the list of labels is "_". */
-static size_t put_label(char *name, size_t used, size_t size, const char *key, const char *value)
+static size_t write_label(char *name, size_t used, size_t size, const char *key, const char *value)
 {
 	used += snprintf(name + used, size - used, "%s%s=", name[used - 1] == '{' ? "" : ",", key);
 	for (; *value && used < size - 1; value++)
@@ -101,10 +101,10 @@ static void name_profile(const struct watched_jobs *jobs, const struct metrics *
 	else
 		snprintf(rank, sizeof(rank), "pid %u", pid);
 	gethostname(host, sizeof(host) - 1);
-	used = put_label(name, used, size - 1, "job", watched_jobs__name(jobs, pid, job));
-	used = put_label(name, used, size - 1, "rank", rank);
-	used = put_label(name, used, size - 1, "host", host);
-	used = put_label(name, used, size - 1, "role", workers ? "workers" : "main");
+	used = write_label(name, used, size - 1, "job", watched_jobs__name(jobs, pid, job));
+	used = write_label(name, used, size - 1, "rank", rank);
+	used = write_label(name, used, size - 1, "host", host);
+	used = write_label(name, used, size - 1, "role", workers ? "workers" : "main");
 	snprintf(name + used, size - used, "}");
 }
 

@@ -643,7 +643,7 @@ static void write_metrics(struct watch *watch, const struct session_progress *pr
 }
 
 /* progress: NULL: it is paused, and there are none. */
-static void tell_metrics(struct watch *watch, const struct session_progress *progress)
+static void publish_metrics(struct watch *watch, const struct session_progress *progress)
 {
 	if (watch->now_ns < watch->next_metrics_ns)
 		return;
@@ -728,7 +728,7 @@ static int watch_for_a_while(struct watch *watch, struct session_progress *progr
 	err = err ?: recording_writer__tick(watch->ring, kept_from(watch)) ?: scan_for_jobs(watch) ?: keep_next_event(watch);
 	err = err ?: keep_regularly(watch) ?: push_profiles(watch);
 	events__busy(&watch->events);
-	tell_metrics(watch, progress);
+	publish_metrics(watch, progress);
 	return err ?: renew_ring(watch, progress);
 }
 
@@ -744,7 +744,7 @@ static int run_loop(struct watch *watch, const volatile sig_atomic_t *stop)
 			events__busy(&watch->events);
 			nanosleep(&pause, NULL);
 			watch->now_ns = clock__ns(CLOCK_MONOTONIC);
-			tell_metrics(watch, NULL);
+			publish_metrics(watch, NULL);
 		} else {
 			err = watch_for_a_while(watch, &progress);
 		}

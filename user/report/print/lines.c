@@ -183,7 +183,7 @@ static const int colours[] = {34, 33, 32, 35, 36, 31};
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
-static void put_blocks(const struct lines *lines, size_t part, size_t cnt, FILE *out)
+static void write_blocks(const struct lines *lines, size_t part, size_t cnt, FILE *out)
 {
 	if (lines->colour)
 		fprintf(out, "\033[%dm", colours[part % COUNT(colours)]);
@@ -209,7 +209,7 @@ static void add_bar(struct lines *lines, const struct line_text *how, const stru
 		sum += parts[i].share;
 		until = (size_t)fmin(room, lround(sum * room));
 		if (until > drawn)
-			put_blocks(lines, i, until - drawn, out);
+			write_blocks(lines, i, until - drawn, out);
 		drawn = until > drawn ? until : drawn;
 	}
 	if (out && fclose(out)) {
@@ -237,7 +237,7 @@ static size_t add_names(struct lines *lines, const struct line_text *how, const 
 			break;
 		used += strlen(gap) + 1 + strlen(name);
 		fputs(gap, out);
-		put_blocks(lines, i, 1, out);
+		write_blocks(lines, i, 1, out);
 		fputs(name, out);
 	}
 	if (out && fclose(out)) {

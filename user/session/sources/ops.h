@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Private to ops.c (windows, and rows as records) and op_probes.c (which probes). */
+/* The state of operators: of ops.c, and of the test of what it knows of a file. */
 #ifndef STEPFLAME_USER_SESSION_SOURCES_OPS_H
 #define STEPFLAME_USER_SESSION_SOURCES_OPS_H
 
@@ -8,8 +8,8 @@
 #include "user/session/state.h"
 
 /*
- * A name that rows may have. Its id is a hash of its text, so ops.c emits the text only with
- * the first row that has the name.
+ * A name that rows may have. Its id is a hash of its text, so the text is emitted only with the
+ * first row that has the name.
  */
 struct op_name {
 	uint64_t id;
@@ -61,14 +61,5 @@ static inline struct ops *ops__of(const struct session *s)
 {
 	return session__state(s, SOURCE_OPS);
 }
-
-/*
- * op_probes.c: fills the target of `slot` with all probes of a process, by its mapped libraries. 0
- * or -errno.
- */
-int op_probes__add(struct session *s, struct target *t, uint32_t slot);
-
-/* ops.c: adds the names of a file's operators and nodes. 0 or -ENOMEM. */
-int ops__add_names(struct ops *ops, const struct torch_ops *found);
 
 #endif
