@@ -85,7 +85,8 @@ def main():
     print("%-28s %5s %7s" % ("folder", "files", "lines"))
     for folder, (cnt, lines) in sorted(by_folder.items()):
         print("%-28s %5d %7d" % (folder, cnt, lines))
-    print("files of user/: %d, lines: %d, of them code: %d, files per 1,000 of these: %.2f" % (files, sum(n for _, n in by_folder.values()), code, 1000 * files / code))
+    lines = sum(cnt for _, cnt in by_folder.values())
+    print("files of user/: %d, lines: %d, of them code: %d, files per 1,000 of these: %.2f" % (files, lines, code, 1000 * files / code))
     print("lines of tests: %d" % sum(path.read_text().count("\n") for path in sources("tests", (".c", ".h", ".py"))))
     at = [lengths[len(lengths) // 2][0], lengths[len(lengths) * 99 // 100][0], lengths[-1][0]]
     print("functions: %d, median %d lines, 99 %% have at most %d, the longest %d" % (len(lengths), *at))
