@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from stepflame.fleet.align import align, tracks
+from stepflame.fleet import report
+from stepflame.fleet.align import align, minutes_off, tracks
 from stepflame.fleet.engine import Scope
 
 TRAIN = Scope(job="train")
@@ -186,3 +187,58 @@ def test_real_ranks(tmp_path):
         true[track.rank] = int(said[0])
     for rank in found.ranks:
         assert rank.offset == true[rank.rank] - true[found.reference[2]] and rank.how == "collectives", rank
+
+
+# --- by minutes, where steps have no rows ---
+
+
+PACES = np.random.default_rng(1).uniform(0, 40, 60)  # milliseconds: no two minutes are alike, as in any job
+
+
+def late_shard(rank: int, m: int) -> float:
+    """Milliseconds: rank 3's data is late in four minutes of twenty."""
+    return 400 + PACES[m] + 0.3 * rank + (60 if rank == 3 and 5 <= m % 20 < 9 else 0)
+
+
+@pytest.mark.parametrize("ahead", (10, -25, 600))
+def test_a_clock_that_is_minutes_off_changes_no_answer(tmp_path, ahead):
+    """Of the rank that is late itself: no minute in which it is slow would be one in which others wait."""
+    said = []
+    for name, minutes in (("right", 0), ("wrong", ahead)):
+        store = generated.trained(tmp_path / name, 8, late_shard, 45, minute=lambda rank, m, off=minutes: (generated.BEGIN + m + off * (rank == 3)) * 60_000_000)
+        said.append(report.report(generated.duckdb(store, job="train"), "train"))
+    right, wrong = said
+    assert [finding["ranks"] for finding in right["findings"]] == [[3]] and len(right["findings"][0]["times"]) == 2
+    assert [wrong[key] for key in ("findings", "begin", "end", "doubts")] == [right[key] for key in ("findings", "begin", "end", "doubts")]
+    assert (right["moved_minutes"], wrong["moved_minutes"]) == ({}, {"node-3": ahead}) and wrong["clocks"] == {"node-3": 60.0 * ahead}
+    assert "minutes" in report.report_text(wrong) and "Clocks" not in report.report_text(right)
+
+
+def test_lengths_that_tell_nothing_move_no_minutes(tmp_path):
+    """Ranks that do not meet, all minutes alike, two hosts, a few minutes."""
+    rng = np.random.default_rng(1)
+    apart = [{"host": "h%d" % host, "m": m, "step": float(rng.lognormal())} for host in range(40) for m in range(60)]
+    alike = [{"host": "h%d" % host, "m": m + host, "step": 1.0} for host in range(4) for m in range(60)]
+    shared = rng.lognormal(size=60).tolist()
+    two = [{"host": "h%d" % host, "m": m + host, "step": shared[m]} for host in range(2) for m in range(60)]
+    few = [{"host": "h%d" % host, "m": m, "step": shared[m]} for host in range(4) for m in range(10)]
+    assert [minutes_off(rows) for rows in (apart, alike, two, few, [])] == [None] * 5
+    # one host that trains something else is left as it is
+    other = [{"host": "h%d" % host, "m": m, "step": shared[m] if host else float(rng.lognormal())} for host in range(9) for m in range(60)]
+    assert minutes_off(other) == {"h0": None}
+
+
+@pytest.mark.parametrize("off", (3, -3))
+@pytest.mark.parametrize("ranks", (2, 4))
+def test_a_stall_at_the_edge_of_a_minute(tmp_path, off, ranks):
+    """By clocks some seconds apart it is in two minutes: one finding, and who it was."""
+
+    def longest(rank: int, m: int) -> int:
+        return (20_000 if m == 12 + (off > 0 and rank % 2) - (off < 0 and rank % 2) else 500) * generated.MS
+
+    def stalled(rank: int, m: int) -> float:
+        return 400 + PACES[m] + (195 if longest(rank, m) > 10**10 and rank == 1 else 0)
+
+    store = generated.trained(tmp_path, ranks, stalled, 40, longest_ns=longest)
+    found = report.report(generated.duckdb(store, job="train"), "train")["findings"]
+    assert [(finding["kind"], finding["ranks"]) for finding in found] == [("stall", [1])]

@@ -7,6 +7,8 @@ is ahead, and how sure both are.
 
 Ranks that meet in collectives have the same sequence of lengths of steps: the offset is where two such sequences agree best. How far apart the
 same step then ends by two clocks is the offset of the clocks. Ranks without collectives are held against each other by time alone.
+
+Where steps have no rows, `minutes_off` finds clocks that are whole minutes off, by the lengths of steps by minute.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ TREND = 65  # steps: what changes more slowly is alike at many offsets
 CANDIDATES = 8
 SAME = 0.1  # of a step: by so much, or less, the lengths of one step differ between ranks
 CLOCK_NS = 50 * 10**6  # clocks that a time service holds are nearer
+LEAST_PACES = 12  # minutes in which hosts have to overlap
+FURTHEST = 24 * 60  # minutes that a clock can be found to be off
+MOST_PACES = 20_000_000
 SPARSE = 64  # step numbers for each step that is there, at most: the rest of a track is a lie
 
 
@@ -286,3 +291,43 @@ def judge_clocks(out: Alignment) -> None:
         if rank.clock_ns is not None:
             rank.clock_ns -= usual
     out.disagree = sorted(host for host, clock in out.clocks.items() if abs(clock) > CLOCK_NS)
+
+
+# --- by minutes ---
+
+
+def minutes_off(rows: list[dict[str, Any]]) -> dict[str, int | None] | None:
+    """Of questions/host_pace.sql: the hosts whose clocks are minutes ahead of most hosts', and by how many; None: they differ, by what is not known.
+    Ranks that train together have the same mean length of a step in each minute. None of all: that is not so, or there is too little of it."""
+    hosts = sorted({row["host"] for row in rows})
+    first = min((row["m"] for row in rows), default=0)
+    size = max((row["m"] for row in rows), default=0) - first + 1
+    if len(hosts) < 3 or size < LEAST_PACES or size * len(hosts) > MOST_PACES:  # of two nobody knows whose is wrong
+        return None
+    paces = np.full((len(hosts), size), np.nan)
+    number = {host: i for i, host in enumerate(hosts)}
+    for row in rows:
+        paces[number[row["host"]], row["m"] - first] = np.log(row["step"])
+    shared = np.isfinite(paces).sum(axis=0) > len(hosts) / 2
+    usual = np.full(size, np.nan)
+    usual[shared] = np.nanmedian(paces[:, shared], axis=0)
+    known = usual[shared][:: max(1, int(shared.sum()) // 500)]
+    # how far any two minutes are apart: as chance has it
+    chance = float(np.median(np.abs(known[:, None] - known)[~np.eye(len(known), dtype=bool)])) if len(known) >= LEAST_PACES else 0.0
+    here = np.array([_apart(usual, pace, 0) for pace in paces])
+    if (here < chance / 4).sum() <= len(hosts) / 2:
+        return None
+    most = min(FURTHEST, size - LEAST_PACES)
+    out: dict[str, int | None] = {}
+    for i in np.flatnonzero((here > chance / 2) & (np.isfinite(paces).sum(axis=1) >= LEAST_PACES)):
+        best = min(range(-most, most + 1), key=lambda lag: (_apart(usual, paces[i], lag), abs(lag)))
+        out[hosts[i]] = best if _apart(usual, paces[i], best) < chance / 4 else None
+    return out
+
+
+def _apart(usual: Array, pace: Array, lag: int) -> float:
+    """How far the lengths are apart when pace is so many minutes late."""
+    size = len(usual)
+    both = np.abs(usual[max(0, -lag) : size - max(0, lag)] - pace[max(0, lag) : size - max(0, -lag)])
+    both = both[~np.isnan(both)]
+    return float(np.median(both)) if len(both) >= LEAST_PACES else np.inf

@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--uid", type=int, help="only jobs of this user")
     ask.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")
     ask.add_argument("--master", metavar="URL", help="of Spark: local[2], spark://HOST:7077, yarn, ... (default: that of Spark's own settings)")
-    ask.add_argument("--memory", default="4GB", metavar="SIZE", help="of the engine; beyond it DuckDB uses the disk (default 4GB)")
+    ask.add_argument("--memory", metavar="SIZE", help="of the engine here, default 4GB: beyond it DuckDB uses the disk; of each executor of a cluster (default: that of Spark's own settings)")
     ask.add_argument("--threads", type=int, metavar="N", help="of DuckDB (default: all processors)")
     ask.add_argument("--json", action="store_true", help="all that is known, as one object")
 

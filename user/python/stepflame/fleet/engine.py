@@ -33,6 +33,7 @@ from .store import safe_name, versions_beside
 Row = dict[str, Any]
 QUESTIONS = Path(__file__).with_name("questions")
 PARTITION = ("date", "cluster", "job")
+MEMORY = "4GB"
 NO_FILES = ("No files found", "PATH_NOT_FOUND")  # how DuckDB and Spark say it
 
 
@@ -140,7 +141,7 @@ class DuckDB:
     path = "array_to_string(frames, ' > ')"
     type_names = {"string": "VARCHAR", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "timestamp[us, tz=UTC]": "TIMESTAMPTZ", "list<element: string>": "VARCHAR[]"}
 
-    def __init__(self, memory: str, threads: int | None):
+    def __init__(self, memory: str | None, threads: int | None):
         try:
             import duckdb
         except ImportError:
@@ -151,7 +152,7 @@ class DuckDB:
         self.spill = tempfile.TemporaryDirectory(prefix="stepflame-spill-")
         self.connection = duckdb.connect()
         try:
-            self.connection.execute("SET memory_limit = %s" % quoted(memory))
+            self.connection.execute("SET memory_limit = %s" % quoted(memory or MEMORY))
         except duckdb.Error as error:
             raise StepflameError("--memory %s: %s" % (memory, first_line(error)), "say such as --memory 4GB", 2) from None
         self.connection.execute("SET temp_directory = %s; SET TimeZone = 'UTC'; SET enable_progress_bar = false" % quoted(self.spill.name))
@@ -198,7 +199,7 @@ class Spark:
     path = "array_join(frames, ' > ')"
     type_names = {"string": "STRING", "int32": "INT", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "timestamp[us, tz=UTC]": "TIMESTAMP", "list<element: string>": "ARRAY<STRING>"}
 
-    def __init__(self, master: str | None, memory: str):
+    def __init__(self, master: str | None, memory: str | None):
         try:
             from pyspark.errors import AnalysisException
             from pyspark.sql import SparkSession
@@ -210,8 +211,11 @@ class Spark:
         builder = builder.config("spark.sql.parser.escapedStringLiterals", "true").config("spark.log.level", "OFF")
         if master:
             builder = builder.master(master)
-        if not master or master.startswith("local"):
-            builder = builder.config("spark.driver.memory", memory.lower().replace("gb", "g").replace("mb", "m")).config("spark.sql.shuffle.partitions", 8)
+        here = not master or master.startswith("local")
+        if here:
+            builder = builder.config("spark.sql.shuffle.partitions", 8)
+        if here or memory:
+            builder = builder.config("spark.driver.memory" if here else "spark.executor.memory", (memory or MEMORY).lower().replace("gb", "g").replace("mb", "m"))
         try:
             self.session = builder.getOrCreate()
         except Exception as error:  # py4j, and RuntimeError where there is no Java
@@ -273,6 +277,7 @@ class Fleet:
         self.good: dict[str, list[str]] = {}  # files, escaped, of tables of which some were found to be bad
         self.looked: set[tuple[str, bool]] = set()
         self.defined: set[str] = set()
+        self.ahead: dict[str, int] = {}  # minutes by which hosts' clocks are: their rows count so much earlier
         self.kept: set[str] = set()  # tables of which the rows that can be true are read once, for many questions
         if not self.remote and not os.path.isdir(self.root):
             raise StepflameError("%s is no store: there is no folder v%d in it" % (store, schema.VERSION), "stepflame fleet import RECORDING --store %s" % store)
@@ -302,7 +307,10 @@ class Fleet:
         more = ["CAST(date AS DATE) AS day"]
         if spec.time:
             at = engine.to_us % spec.time
-            more += ["%s AS %s_us" % (at, spec.time), "CAST(floor(%s / 60000000) AS BIGINT) AS m" % at, "coalesce(rank, -pid) AS who"]
+            minute = "CAST(floor(%s / 60000000) AS BIGINT)" % at
+            if self.ahead:
+                minute += " - CASE host %s ELSE 0 END" % " ".join("WHEN %s THEN %d" % (engine.text(host), minutes) for host, minutes in self.ahead.items())
+            more += ["%s AS %s_us" % (at, spec.time), "%s AS m" % minute, "coalesce(rank, -pid) AS who"]
         else:
             more += ["%s AS leaf" % engine.leaf, "%s AS path" % engine.path]
         rows = "SELECT * FROM (SELECT *, %s FROM (%s) f) t WHERE %s" % (", ".join(more), source, self.scope.condition(table, engine.text))
@@ -310,6 +318,11 @@ class Fleet:
         engine.define(table, "SELECT * FROM (%s) r WHERE %s" % (rows, true))
         if spec.time:
             engine.define("odd_" + table, "SELECT * FROM (%s) r WHERE NOT %s" % (rows, true))
+
+    def align(self, ahead: dict[str, int]) -> None:
+        """From now on rows of these hosts count so many minutes earlier."""
+        self.ahead = ahead
+        self.defined.clear()
 
     # --- questions ---
 

@@ -38,6 +38,13 @@ def report(fleet: Fleet, name: str) -> Answer:
     if not jobs:
         raise no_rows(fleet, name)
     job, processes = one_cluster(jobs, name), fleet.ask("processes")
+    told = clocks(fleet, {(p["host"], p["pid"]) for p in processes} if fleet.scope.uid is not None else None)
+    if told is None:
+        told = clocks_by_minutes(fleet)
+    ahead = {host: round(seconds / 60) for host, seconds in (told or {}).items() if seconds and round(seconds / 60)}
+    if ahead:
+        fleet.align(ahead)
+        job, processes = one_cluster(fleet.ask("jobs"), name), fleet.ask("processes")
     lying = fleet.count_odd("windows")
     said: Answer = {**job, "job": name, "begin": iso(job["first_m"]), "end": iso(job["last_m"] + 1), "findings": [], "twice": [], "links_told": True}
     spent = fleet.ask("spend", by=Raw("p.job"))[0]
@@ -66,7 +73,7 @@ def report(fleet: Fleet, name: str) -> Answer:
             findings.not_known(asked, pace, spent["stragglers"] / in_steps if in_steps else 0)
         said["doubts"] = list(dict.fromkeys(asked.doubts))
     said["gpu_time_ns"] = {row["name"]: row["ns"] for row in fleet.ask("gpu_time")}
-    said["clocks"] = clocks(fleet, {(p["host"], p["pid"]) for p in processes} if fleet.scope.uid is not None else None)
+    said["clocks"], said["moved_minutes"] = told, fleet.ahead
     said["hosts_that_lie"] = lying
     said["left_out"] = fleet.left_out()
     return said
@@ -94,7 +101,7 @@ def one_cluster(jobs: list[Row], name: str) -> Row:
     return jobs[0]
 
 
-def clocks(fleet: Fleet, processes: set[tuple[str, int]] | None) -> dict[str, float] | None:
+def clocks(fleet: Fleet, processes: set[tuple[str, int]] | None) -> dict[str, float | None] | None:
     """Of these processes, or of all: seconds by which hosts' clocks are wrong, as the ends of the same steps tell; None where steps have no rows, or too many."""
     files = [] if fleet.remote else glob.glob("%s/%s" % (glob.escape(fleet.root), fleet.scope.pattern("steps")))
     if not files or sum(map(os.path.getsize, files)) > MOST_STEPS_BYTES:
@@ -103,6 +110,14 @@ def clocks(fleet: Fleet, processes: set[tuple[str, int]] | None) -> dict[str, fl
 
     found = align(os.path.dirname(fleet.root), fleet.scope, processes)
     return {host: found.clocks[host] / 1e9 for host in found.disagree}
+
+
+def clocks_by_minutes(fleet: Fleet) -> dict[str, float | None] | None:
+    """The same to a minute, as the lengths of steps tell; None of a host: its clock, or what it trains, is another one."""
+    from .align import minutes_off
+
+    off = minutes_off(fleet.ask("host_pace"))
+    return None if off is None else {host: None if minutes is None else 60.0 * minutes for host, minutes in off.items()}
 
 
 def no_rows(fleet: Fleet, name: str) -> StepflameError:
@@ -179,9 +194,14 @@ def report_text(said: Answer) -> str:
         lines.append(paragraph("Began anew", "%s, last rank %d on %s at %s%s" % (count(len(said["restarts"]), "time"), last["rank"], line(last["host"]), moment(last["at"]), ending)))
     for end in said["endings"][:3]:
         lines.append(paragraph("Ended", "%s (host %s) at %s: %s" % (findings.rank_name(end["rank"]), line(end["host"]), moment(end["at"]), line(end["ending"]))))
-    if said["clocks"]:
-        worst = sorted(said["clocks"], key=lambda host: -abs(said["clocks"][host]))
-        lines.append(paragraph("Clocks", "of %s are wrong: %s" % (count(len(worst), "host"), several(["%s %+.3g s" % (host, said["clocks"][host]) for host in worst]))))
+    off = {host: seconds for host, seconds in (said["clocks"] or {}).items() if seconds is not None}
+    if off:
+        moved = "; whole minutes of that are taken off all times of these hosts" if said["moved_minutes"] else ""
+        worst = sorted(off, key=lambda host: -abs(off[host]))
+        lines.append(paragraph("Clocks", "of %s are wrong: %s%s" % (count(len(worst), "host"), several(["%s %+.3g s" % (line(host), off[host]) for host in worst]), moved)))
+    unlike = [line(host) for host, seconds in (said["clocks"] or {}).items() if seconds is None]
+    if unlike:
+        lines.append(paragraph("" if off else "Clocks", "%s: steps by minute are not those of the other hosts, so a clock is wrong there, or something else trains; what is said of it may be due to that" % several(unlike)))
     if said["twice"]:
         lines.append(paragraph("Two jobs", "have this name at the same time; nothing is said of ranks before you choose one:"))
         for group in said["twice"]:

@@ -1,9 +1,14 @@
 -- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
--- The minutes in which all ranks of a job (more than half of them; of two, both) had a step that was much longer than its others.
-WITH per_minute AS (
-    SELECT m, CASE WHEN count(*) > 2 THEN median(longest_ns) ELSE min(longest_ns) END AS longest, median(step_ns / steps) AS mean, count(*) AS ranks,
-        median(checkpoint_ns + validation_ns + compile_ns + jit_ns) AS meant
-    FROM windows WHERE steps > 0 GROUP BY m
+-- The minutes in which all ranks of a job (more than half of them; of two, both) had a step that was much longer than its others. By clocks some
+-- seconds apart it may be in the next minute of some.
+WITH w AS (
+    SELECT m, steps, step_ns, longest_ns, checkpoint_ns + validation_ns + compile_ns + jit_ns AS meant_ns,
+        max(longest_ns) OVER (PARTITION BY host, who ORDER BY m RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS near
+    FROM windows WHERE steps > 0
+), per_minute AS (
+    SELECT m, least(max(longest_ns), CASE WHEN count(*) > 2 THEN median(near) ELSE min(near) END) AS longest, median(step_ns / steps) AS mean,
+        count(*) AS ranks, median(meant_ns) AS meant
+    FROM w GROUP BY m
 ), usual AS (
     SELECT median(longest) AS longest, median(mean) AS step FROM per_minute
 )
