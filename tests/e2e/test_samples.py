@@ -181,7 +181,8 @@ def test_functions_made_again(bench, python, often):
     """Functions at the address of one that has ended: each sample is of the one that ran then; also where more end than stepflame wants to be told of."""
     phases = ("--seconds", 1, 2.5, 1, "--each", 0.015, 0.0002, 0.015) if often else ()
     samples, truth, found, _ = sampled_run(bench, "remade.py", *phases, python=python, options=("-F", 299))
-    assert truth["again"] > len(truth["calls"]) / 2
+    if python not in pythons.FREE_THREADED.values():  # which rarely give an address again so soon
+        assert truth["again"] > len(truth["calls"]) / 2
     apart = []
     for sample in samples.of(pid=truth["pid"]):
         for number in [int(f.name[5:]) for f in sample.stack if f.name.startswith("made_")]:
