@@ -49,7 +49,7 @@ def started(folder: Path, name: str, *words: str) -> Iterator[Process]:
         process.wait()
 
 
-def until_says(of: Process, pattern: str, times: int = 1) -> str:
+def until_says(of: Process, pattern: str) -> str:
     """Java starts slowly where others work: the time for which it was ready to run and did not does not count."""
     process, log = of
 
@@ -57,7 +57,7 @@ def until_says(of: Process, pattern: str, times: int = 1) -> str:
         assert process.poll() is None, log.read_text()[-2000:]
         return re.findall(pattern, log.read_text())
 
-    return helpers.until(120, lambda: (found := said()) and len(found) >= times and found[0], lambda: log.read_text()[-2000:], lambda: helpers.delayed(process.pid))
+    return helpers.until(120, lambda: (found := said()) and found[0], lambda: log.read_text()[-2000:], lambda: helpers.delayed(process.pid))
 
 
 @pytest.fixture(scope="module")
@@ -86,22 +86,12 @@ def asked(words: tuple[str, ...], store: str, engine: tuple[str, ...]) -> str:
     return ran.stdout
 
 
-def same(one: object, other: object) -> bool:
-    if isinstance(one, float) or isinstance(other, float):
-        return one == pytest.approx(other, rel=1e-9, abs=1e-6)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return one == other
-
-
 @pytest.mark.parametrize("words", QUESTIONS, ids=[words[0] for words in QUESTIONS])
 def test_a_cluster_answers_as_duckdb_does(made, cluster, words):
     url, _ = cluster
     store = made.all_of(generated.PLANTS)
     theirs, ours = (json.loads(asked((*words, "--json"), store, engine)) for engine in (("--engine", "spark", "--master", url, "--memory", "600MB"), ()))
-    assert same(theirs, ours), (theirs, ours)
+    assert generated.same(theirs, ours), (theirs, ours)
     assert words[0] != "report" or sorted(finding["kind"] for finding in theirs["findings"]) == sorted(generated.PLANTS)
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import re
 import shutil
 from pathlib import Path
@@ -47,17 +46,11 @@ def spark():
     found.close()
 
 
-def same(a: Any, b: Any) -> bool:
-    if isinstance(a, float) or isinstance(b, float):
-        return a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6)
-    return a == b
-
-
 def compare(ones: list[engine.Row], others: list[engine.Row]) -> None:
     assert len(ones) == len(others)
     for one, other in zip(ones, others):
         assert one.keys() == other.keys()
-        assert all(same(one[key], other[key]) for key in one), (one, other)
+        assert all(generated.same(one[key], other[key]) for key in one), (one, other)
 
 
 @pytest.mark.long

@@ -276,6 +276,15 @@ class TestVerdict:
         text = helpers.report_text(tmp_path / "made.rec", "--io")
         assert "0.600 s more were spent on handing over" in text and "in 0.500 s of these the worker's Python had its GIL" in text
 
+    def test_a_worker_that_has_its_gil_while_another_hands_over(self, tmp_path):
+        busy = []
+        for i in range(100):
+            busy += [wait((100, 100), 10 * i - 4, 10 * i + 6, IDLE), wait((101, 102), 10 * i, 10 * i + 5, 0, cause="gil")]
+        busy += [r.name(60, "/usr/lib/python3.11/multiprocessing/resource_sharer.py"), r.name(61, "DupFd.detach"), r.code(6, 60, 61), r.stack(TAKES, [(6, 0), (1, 0)])]
+        self.found(tmp_path, [(6, TAKES, "socket", 100), (2, LOADS, None, 0)], busy)
+        text = helpers.report_text(tmp_path / "made.rec", "--io")
+        assert "0.600 s more were spent on handing over" in text and "had its GIL" not in text
+
     def test_threads_of_workers(self, tmp_path):
         busy = [wait((pid, pid), 0, 1000, WORKS, cause="run_queue") for pid in (100, 101)]
         for pid in (100, 101):

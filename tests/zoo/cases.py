@@ -532,9 +532,9 @@ CASES += [
 
 # Data as packages store and read it.
 CASES += [
-    Case("stored_datasets_in_workers", fetched("datasets_in_workers.<locals>.tokenize_rows", "parse", advice=MORE_WORKERS, no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case("stored_datasets_in_workers", fetched("datasets_in_workers.<locals>.tokenize_rows", "parse", no_advice="keep up"), tolerated=WORKED_ON),
     Case("stored_datasets_streamed", fetched("datasets_streamed.<locals>.split_text", "parse", advice=SET_WORKERS)),
-    Case("stored_webdataset_decoded", fetched("webdataset_decoded.<locals>.decode_sample", "parse", no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case("stored_webdataset_decoded", fetched("webdataset_decoded.<locals>.decode_sample", "parse", no_advice="keep up"), tolerated=WORKED_ON),
     Case("stored_lmdb_in_process", fetched("Stored.read_row", never="swap"), "disk", tolerated=PAGED | WORKED_ON),
     Case("stored_lmdb_in_process", Expect(COMPUTES | {"input-bound", "memory"}, never="swap"), tolerated=PAGED | WORKED_ON),
     Case("stored_hdf5_in_process", fetched("Compressed.read_row", advice=SET_WORKERS)),

@@ -375,8 +375,8 @@ SHAPE(ahead_shape, "loader_ahead", "steps:I none_idle:I idle_mean:f");
 SHAPE(loader_shape, "loader",
       "pid:I batches:I? waited:I wait_s:f unknown_wait_s:f slow:I? produce_s:f consume_s:f batch_s:f at_once:I "
       "advice:s needed:I? workers:[worker] waits:[loader_wait] ahead:loader_ahead? late:I handover_s:f "
-      "handover_gil_s:f "
-      "no_loader_wait_s:f observed_s:f loader:I loaders:I place:loader_place? advised:I? reach_s:f?");
+      "handover_gil_s:f no_loader_wait_s:f observed_s:f loader:I loaders:I place:loader_place? advised:I? "
+      "reach_s:f?");
 
 static json_t *json_loader(struct job *job, const struct loader *loader)
 {

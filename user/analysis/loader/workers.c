@@ -21,6 +21,7 @@
 #include "user/lib/histograms.h"
 #include "user/lib/map.h"
 #include "user/lib/saturating.h"
+#include "user/lib/search.h"
 #include "user/model/processes.h"
 #include "user/model/rests.h"
 #include "user/model/samples.h"
@@ -203,30 +204,24 @@ static uint64_t sample_overlap_ns(const struct sample *s, uint64_t start_ns, uin
 	return ended > begun ? ended - begun : 0;
 }
 
-/* The part in which the process waits to be handed a batch over that is there. */
-static uint64_t handover_overlap_ns(const struct loader *loader, const struct sample *s)
+/* The part in which the process waits until this worker has handed a batch over that is there. */
+static uint64_t handover_overlap_ns(const struct loader *loader, uint32_t worker, const struct sample *s)
 {
 	uint64_t begun = s->time_ns > s->weight_ns ? s->time_ns - s->weight_ns : 0, ns = 0;
-	size_t first = 0, end = loader->wait_cnt;
+	/* the first wait that begins later */
+	size_t first = SEARCH(i, 0, loader->wait_cnt, loader->waits[i].start_ns <= begun);
 
-	while (first < end) { /* the first wait that begins later */
-		size_t middle = first + (end - first) / 2;
-
-		if (loader->waits[middle].start_ns > begun)
-			end = middle;
-		else
-			first = middle + 1;
-	}
 	for (size_t i = first ? first - 1 : 0; i < loader->wait_cnt && loader->waits[i].start_ns < s->time_ns; i++)
-		if (!loader->waits[i].late)
+		if (!loader->waits[i].late && loader->waits[i].worker == worker)
 			ns = saturating__add(ns,
 					     sample_overlap_ns(s, loader->waits[i].start_ns, loader->waits[i].end_ns));
 	return ns;
 }
 
 /* Adds what another thread of a worker did with CPUs, and its waits for the GIL. */
-static void measure_other_thread(const struct workers *w, uint32_t thread, struct loader *loader, struct worker *worker)
+static void measure_other_thread(const struct workers *w, uint32_t thread, struct loader *loader, uint32_t number)
 {
+	struct worker *worker = (struct worker *)&loader->workers[number];
 	const struct stacks *stacks = job__stacks(w->job);
 	uint64_t cpu_ns = 0, queued_ns = 0;
 	bool is_python = false; /* it hands batches over, say */
@@ -240,7 +235,7 @@ static void measure_other_thread(const struct workers *w, uint32_t thread, struc
 		else if (s.cause == CAUSE_RUN_QUEUE)
 			queued_ns = saturating__add(queued_ns, s.weight_ns);
 		else if (s.cause == CAUSE_GIL)
-			loader->gil_ns = saturating__add(loader->gil_ns, handover_overlap_ns(loader, &s));
+			loader->gil_ns = saturating__add(loader->gil_ns, handover_overlap_ns(loader, number, &s));
 	}
 	worker->others_cpu_ns = saturating__add(worker->others_cpu_ns, cpu_ns);
 	if (is_python || !cpu_ns)
@@ -252,15 +247,13 @@ static void measure_other_thread(const struct workers *w, uint32_t thread, struc
 
 static void measure_other_threads(const struct workers *w, struct loader *loader)
 {
-	struct worker *workers = (struct worker *)loader->workers;
-
 	for (uint32_t thread = 1; thread < samples__thread_end(w->samples); thread++) {
 		uint32_t pid, tid, number;
 
 		samples__thread(w->samples, thread, &pid, &tid);
 		number = find_worker(loader, pid);
 		if (number != WORKER_NONE && tid != pid)
-			measure_other_thread(w, thread, loader, &workers[number]);
+			measure_other_thread(w, thread, loader, number);
 	}
 	loader->gil_ns = loader->gil_ns < loader->handover_ns ? loader->gil_ns : loader->handover_ns;
 }
