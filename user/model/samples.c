@@ -227,17 +227,27 @@ static bool is_worker_wait(const struct code *code, const struct names *names)
 /*
  * Functions of threading.py that wait for what another thread does. Queues, futures, events,
  * barriers and pools are made of them. `with lock` is none of these, nor is Condition.__enter__.
+ * Those of multiprocessing wait for another process in the same way.
  */
 static bool is_handover(const struct code *code, const struct names *names)
 {
 	static const char *const waits[] = {"wait", "join", "_wait_for_tstate_lock"};
 
-	if (!is_in_file(code, names, "threading.py"))
+	if (!is_in_file(code, names, "threading.py") && !is_in_file(code, names, "multiprocessing/synchronize.py"))
 		return false;
 	for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++)
 		if (is_named(code, names, waits[i]))
 			return true;
 	return false;
+}
+
+/* The functions of Python that call autograd's engine (torch 1.8 to 2.15). */
+static bool calls_engine(const struct code *code, const struct names *names)
+{
+	if (is_in_file(code, names, "torch/autograd/graph.py"))
+		return is_named(code, names, "_engine_run_backward");
+	return is_in_file(code, names, "torch/autograd/__init__.py") &&
+	       (is_named(code, names, "backward") || is_named(code, names, "grad"));
 }
 
 /* What the innermost function waits on there, if it is always the same. NULL: that is not known. */
@@ -253,47 +263,51 @@ static const struct awaited_place *awaited_by(const struct samples *samples, con
 	return place && place->kinds == 1u << kind ? place : NULL;
 }
 
+/* What a function's frames say of a wait. */
+struct code_waits {
+	bool worker, hands_over, engine;
+};
+
+static void refine_stack(struct samples *samples, const struct stacks *stacks, const struct code_waits *codes, size_t i)
+{
+	struct stack stack = stacks__stack(stacks, i);
+	const struct awaited_place *place = awaited_by(samples, &stack, AWAITED_FILES);
+	bool *loader = (bool *)samples->loaders.items + i, *engine = (bool *)samples->engines.items + i;
+	uint8_t *handover = (uint8_t *)samples->handovers.items + i;
+
+	*loader = false;
+	for (uint32_t f = 0; f < stack.cnt; f++)
+		*loader |= codes[stack.frames[f].code].worker;
+	*engine = stack.cnt && codes[stack.frames[0].code].engine;
+	if (*engine || (stack.cnt && codes[stack.frames[0].code].hands_over) ||
+	    awaited_by(samples, &stack, AWAITED_QUEUE))
+		*handover = HANDOVER_CERTAIN;
+	else
+		*handover = awaited_by(samples, &stack, AWAITED_ACQUIRE) ? HANDOVER_PERHAPS : HANDOVER_NONE;
+	((uint64_t *)samples->far_files.items)[i] = place ? place->name : 0;
+}
+
 static int refine_stacks(struct samples *samples, const struct stacks *stacks, const struct names *names)
 {
 	size_t code_end = stacks__code_end(stacks), stack_end = stacks__stack_end(stacks);
-	bool *codes = calloc(code_end, sizeof(*codes)), *hand_over = calloc(code_end, sizeof(*hand_over));
-	const struct awaited_place *place;
-	bool *loaders;
-	uint8_t *handovers;
-	uint64_t *far_files;
+	struct code_waits *codes = calloc(code_end, sizeof(*codes));
 
-	if (!codes || !hand_over || array__grow(&samples->loaders, stack_end, sizeof(*loaders)) ||
-	    array__grow(&samples->handovers, stack_end, sizeof(*handovers)) ||
-	    array__grow(&samples->far_files, stack_end, sizeof(*far_files))) {
+	if (!codes || array__grow(&samples->loaders, stack_end, sizeof(bool)) ||
+	    array__grow(&samples->engines, stack_end, sizeof(bool)) ||
+	    array__grow(&samples->handovers, stack_end, sizeof(uint8_t)) ||
+	    array__grow(&samples->far_files, stack_end, sizeof(uint64_t))) {
 		free(codes);
-		free(hand_over);
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < code_end; i++) {
 		struct code code = stacks__code(stacks, i);
 
-		codes[i] = is_worker_wait(&code, names);
-		hand_over[i] = is_handover(&code, names);
+		codes[i] = (struct code_waits){is_worker_wait(&code, names), is_handover(&code, names),
+					       calls_engine(&code, names)};
 	}
-	loaders = samples->loaders.items;
-	handovers = samples->handovers.items;
-	far_files = samples->far_files.items;
-	for (size_t i = 0; i < stack_end; i++) {
-		struct stack stack = stacks__stack(stacks, i);
-
-		loaders[i] = false;
-		for (uint32_t f = 0; f < stack.cnt; f++)
-			loaders[i] |= codes[stack.frames[f].code];
-		handovers[i] =
-			stack.cnt && (hand_over[stack.frames[0].code] || awaited_by(samples, &stack, AWAITED_QUEUE))
-				? HANDOVER_CERTAIN
-			: awaited_by(samples, &stack, AWAITED_ACQUIRE) ? HANDOVER_PERHAPS
-								       : HANDOVER_NONE;
-		place = awaited_by(samples, &stack, AWAITED_FILES);
-		far_files[i] = place ? place->name : 0;
-	}
+	for (size_t i = 0; i < stack_end; i++)
+		refine_stack(samples, stacks, codes, i);
 	free(codes);
-	free(hand_over);
 	return 0;
 }
 
@@ -481,6 +495,16 @@ enum handover samples__hands_over(const struct samples *samples, uint32_t stack)
 	return ((const uint8_t *)samples->handovers.items)[stack];
 }
 
+bool samples__runs_backward(const struct samples *samples, uint32_t stack)
+{
+	return ((const bool *)samples->engines.items)[stack];
+}
+
+bool samples__awaits_gpu(const struct samples *samples, uint32_t path)
+{
+	return ((const uint8_t *)samples->causes.items)[path] == CAUSE_GPU_SYNC;
+}
+
 uint64_t samples__far_files(const struct samples *samples, uint32_t stack)
 {
 	uint64_t name = ((const uint64_t *)samples->far_files.items)[stack];
@@ -561,6 +585,7 @@ void samples__free(struct samples *samples)
 	free(samples->handovers.items);
 	free(samples->far_files.items);
 	free(samples->causes.items);
+	free(samples->engines.items);
 	map__free(&samples->awaited);
 	intern__free(&samples->threads);
 	intern__free(&samples->symbols);

@@ -805,7 +805,7 @@ static int count_class(struct blame_builder *b, const struct sample *sample, enu
 {
 	enum cpu_class class;
 
-	if (sample->kind != SAMPLE_CPU)
+	if (sample->kind != SAMPLE_CPU || samples__awaits_gpu(b->samples, sample->path))
 		return 0;
 	class = cpu_class__of(b->job, sample, phase);
 	b->blame->all.samples[phase][class]++;
@@ -819,6 +819,54 @@ static int count_class(struct blame_builder *b, const struct sample *sample, enu
 		b->classes[number][class] += group->phase == ANY_PHASE || group->phase == (int)phase;
 	}
 	return 0;
+}
+
+/* Whether the steps' thread waits at that time for autograd's engine, which some other thread runs. Sets *phase. */
+static bool awaits_engine(const struct blame_builder *b, const struct by_thread *by_thread, uint64_t time_ns,
+			  enum phase *phase)
+{
+	size_t next = by_thread__ended(by_thread, b->track->thread, time_ns);
+	struct sample wait;
+
+	if (next == by_thread__cnt(by_thread, b->track->thread))
+		return false;
+	wait = by_thread__get(by_thread, b->track->thread, next);
+	*phase = step_track__phase(b->track, b->steps, &wait);
+	return wait.cause == CAUSE_THREAD_WAIT && samples__runs_backward(b->samples, wait.stack) &&
+	       wait.time_ns - wait.weight_ns <= time_ns;
+}
+
+/* What runs on the threads that the steps' thread waits for in autograd's engine is the steps' work, too. */
+static int count_engine(struct blame_builder *b)
+{
+	struct by_thread by_thread = {0};
+	bool *is_engine = calloc(samples__thread_end(b->samples) + 1, sizeof(*is_engine));
+	int err = is_engine ? by_thread__new(b->samples, &by_thread) : -ENOMEM;
+	size_t cnt = b->track->thread && !err ? by_thread__cnt(&by_thread, b->track->thread) : 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		size_t index = by_thread__index(&by_thread, b->track->thread, i);
+		struct sample sample = samples__get(b->samples, index);
+
+		if (sample.cause == CAUSE_THREAD_WAIT && samples__runs_backward(b->samples, sample.stack))
+			is_engine[samples__waker_of(b->samples, index)] = true;
+	}
+	for (size_t i = 0; cnt && !err && i < samples__cnt(b->samples); i++) {
+		uint32_t thread = samples__thread_of(b->samples, i);
+		struct sample sample;
+		enum phase phase;
+		long step;
+
+		if (!is_engine[thread] || thread == b->track->thread)
+			continue;
+		sample = samples__get(b->samples, i);
+		step = step_track__at(b->track, sample.time_ns);
+		if (step >= 0 && sample.kind == SAMPLE_CPU && awaits_engine(b, &by_thread, sample.time_ns, &phase))
+			err = count_class(b, &sample, phase, blame_builder__slow_at(b, step), NULL);
+	}
+	by_thread__release(&by_thread);
+	free(is_engine);
+	return err;
 }
 
 /*
@@ -1194,7 +1242,7 @@ static int blame_builder__find_where(struct blame_builder *b)
 	int err;
 
 	b->classes = calloc(b->blame->group_cnt + 1, sizeof(*b->classes));
-	err = b->classes ? blame_builder__each(b, count_class, NULL) : -ENOMEM;
+	err = b->classes ? blame_builder__each(b, count_class, NULL) ?: count_engine(b) : -ENOMEM;
 	if (err)
 		return err;
 	find_classes(b);

@@ -2,7 +2,9 @@
 /*
  * Steps lie between the boundaries of boundaries.h. The boundaries of a step give its phases. Its
  * waits are those of its thread that ended in it, each in the phase of its spans; the rest of a
- * phase is time on the CPU. If the records claim more time than the step has, misfit_ns counts the
+ * phase is time on the CPU: also what autograd's engine does on threads of its own in backward, for
+ * which the thread waits, and less the share of samples in which the thread spins until a GPU is
+ * ready. If the records claim more time than the step has, misfit_ns counts the
  * excess, so that the parts always add up to the step.
  */
 #include "user/analysis/steps/steps.h"
@@ -152,9 +154,17 @@ long step_track__at(const struct step_track *track, uint64_t time_ns)
 
 /* Adds up the parts of one step. */
 struct step_split {
-	uint64_t remaining_ns[PHASE__COUNT];
+	uint64_t remaining_ns[PHASE__COUNT], engine_ns[PHASE__COUNT];
 	uint64_t ns[PHASE__COUNT][CAUSE__END];
 };
+
+/* The part of a phase of which it is not known yet that it was a wait, or autograd's engine. */
+static uint64_t own_ns(const struct step_split *split, enum phase phase)
+{
+	uint64_t left = split->remaining_ns[phase], engine = split->engine_ns[phase];
+
+	return left > engine ? left - engine : 0;
+}
 
 /* Moves time of a step that the kernel counted as forward. */
 static void move_forward(struct step_track *track, struct step *step, struct step_split *split, enum phase phase,
@@ -175,7 +185,7 @@ static void move_forward(struct step_track *track, struct step *step, struct ste
  * actions is validation, although no span says so.
  */
 static void add_wait(struct steps *steps, struct step_track *track, struct step *step, struct step_split *split,
-		     const struct sample *sample)
+		     const struct sample *sample, bool for_engine)
 {
 	uint64_t ns = sample->weight_ns, since_start = sample->time_ns - step->start_ns;
 	enum phase phase = step_track__phase(track, steps, sample);
@@ -184,12 +194,16 @@ static void add_wait(struct steps *steps, struct step_track *track, struct step 
 		ns = since_start;
 	if (steps->is_plain[sample->path] && phase != PHASE_FORWARD)
 		move_forward(track, step, split, phase, ns);
-	else if (phase == PHASE_OTHER && ns > split->remaining_ns[phase] && step->phase_ns[PHASE_VALIDATION])
+	else if (phase == PHASE_OTHER && ns > own_ns(split, phase) && step->phase_ns[PHASE_VALIDATION])
 		phase = PHASE_VALIDATION;
-	if (ns > split->remaining_ns[phase])
-		ns = split->remaining_ns[phase];
-	split->remaining_ns[phase] -= ns;
-	split->ns[phase][sample->cause] += ns;
+	if (ns > own_ns(split, phase))
+		ns = own_ns(split, phase);
+	if (for_engine) {
+		split->engine_ns[phase] += ns;
+	} else {
+		split->remaining_ns[phase] -= ns;
+		split->ns[phase][sample->cause] += ns;
+	}
 	track->misfit_ns = saturating__add(track->misfit_ns, sample->weight_ns - ns);
 }
 
@@ -256,14 +270,51 @@ static void move_cpu(struct step_track *track, struct step *step, struct step_sp
 			move_forward(track, step, split, phase, cpu[phase] * forward_ns);
 }
 
+/* By phase: the share of its samples on the CPU in which the thread spins until a GPU is ready. */
+static void find_spins(const struct steps *steps, const struct step_track *track, const struct by_thread *by_thread,
+		       double spins[PHASE__COUNT])
+{
+	double all_ns[PHASE__COUNT] = {0};
+
+	for (size_t i = 0; track->thread && i < by_thread__cnt(by_thread, track->thread); i++) {
+		struct sample sample = by_thread__get(by_thread, track->thread, i);
+		enum phase phase = step_track__phase(track, steps, &sample);
+
+		if (sample.kind != SAMPLE_CPU || step_track__at(track, sample.time_ns) < 0)
+			continue;
+		all_ns[phase] += sample.weight_ns;
+		if (samples__awaits_gpu(by_thread->samples, sample.path))
+			spins[phase] += sample.weight_ns;
+	}
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		spins[phase] = all_ns[phase] > 0 ? spins[phase] / all_ns[phase] : 0;
+}
+
+static void move_spins(struct step_split *split, const double spins[PHASE__COUNT])
+{
+	for (int phase = 0; phase < PHASE__COUNT; phase++) {
+		uint64_t ns = spins[phase] * own_ns(split, phase);
+
+		split->remaining_ns[phase] -= ns;
+		split->ns[phase][CAUSE_GPU_SYNC] += ns;
+	}
+}
+
+static bool is_for_engine(const struct samples *samples, const struct sample *sample)
+{
+	return sample->cause == CAUSE_THREAD_WAIT && samples__runs_backward(samples, sample->stack);
+}
+
 static int make_parts(struct steps *steps, struct step_track *track, const struct by_thread *by_thread,
 		      struct array *parts, const struct in_front *front)
 {
+	double spins[PHASE__COUNT] = {0};
 	struct step *all = (struct step *)track->steps;
 	struct array waits = {0};
 	int err = sort_waits(track, by_thread, &waits);
 	size_t at = 0;
 
+	find_spins(steps, track, by_thread, spins);
 	for (size_t i = 0; i < track->step_cnt && !err; i++) {
 		struct step_split split = {0};
 
@@ -275,10 +326,12 @@ static int make_parts(struct steps *steps, struct step_track *track, const struc
 			if (sample.time_ns >= all[i].end_ns)
 				break;
 			if (sample.time_ns >= all[i].start_ns)
-				add_wait(steps, track, &all[i], &split, &sample);
+				add_wait(steps, track, &all[i], &split, &sample,
+					 is_for_engine(by_thread->samples, &sample));
 		}
 		if (front->phases)
 			move_cpu(track, &all[i], &split, front->cpu);
+		move_spins(&split, spins);
 		err = put_parts(&all[i], &split, parts);
 	}
 	free(waits.items);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "include/waits.h"
+#include "user/analysis/gpu/gpu_readings.h"
 #include "user/analysis/loader/worker_stacks.h"
 #include "user/analysis/loader/workers.h"
 #include "user/analysis/place/place.h"
@@ -21,6 +22,7 @@
 #include "user/lib/map.h"
 #include "user/lib/saturating.h"
 #include "user/lib/search.h"
+#include "user/model/gpu.h"
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
 
@@ -250,7 +252,7 @@ static bool say_workers(struct judge *j)
 
 /* ---- the place, the lines that had the time, who ended the waits, workers that failed ---- */
 
-#define WATCHED_SHARE 0.1 /* least share of the steps' time that CUPTI must watch to represent all steps */
+#define WATCHED_SHARE 0.1 /* least share of the steps' time that is watched, if it is to represent all steps */
 #define ENDS_MAX      3   /* most ended workers to mention */
 
 /* cause: CAUSE_NONE for time on the CPU. */
@@ -265,25 +267,71 @@ bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int 
 	return false;
 }
 
-/* Busy share of the time that CUPTI watched; -1: too little was watched. */
-double verdict__busy_share(const struct judge *j)
+/* How busy NVML says that a GPU was while the steps lasted; -1: its readings are of too little of that time. */
+static double share_by_readings(const struct judge *j, const struct gpu_readings *readings)
+{
+	const struct step *steps = j->track->steps;
+	uint64_t first_ns = steps[0].start_ns, last_ns = steps[j->track->step_cnt - 1].end_ns;
+	uint64_t start_ns = readings->items[0].time_ns, end_ns = readings->items[readings->cnt - 1].time_ns;
+	struct gpu_reading found;
+
+	start_ns = start_ns > first_ns ? start_ns : first_ns;
+	end_ns = end_ns < last_ns ? end_ns : last_ns;
+	if (end_ns <= start_ns || end_ns - start_ns < WATCHED_SHARE * (last_ns - first_ns) ||
+	    !gpu_readings__span(readings, start_ns, end_ns, &found) || found.busy_percent < 0)
+		return -1;
+	return fmin(1, found.busy_percent / 100);
+}
+
+static bool has_collectives(const struct judge *j)
+{
+	const struct stacks *stacks = job__stacks(j->job);
+	bool found = false;
+
+	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+		found |= j->blame->all.ns[PHASE_COMM][cause] > 0;
+	for (size_t i = 0; !found && i < stacks__path_end(stacks); i++) {
+		struct path path = stacks__path(stacks, i);
+
+		for (uint32_t s = 0; s < path.cnt; s++)
+			found |= path.spans[s].kind == SPAN_COMM;
+	}
+	return found;
+}
+
+/* Without CUPTI: the busiest of the GPUs that NVML says the process uses. */
+void verdict__find_busy(struct judge *j)
 {
 	const struct gpu_step *all = &j->gpu->all;
+	const struct gpu *gpu = job__gpu(j->job);
+	struct gpu_readings readings = gpu ? gpu_readings__of(j->job, gpu) : (struct gpu_readings){0};
 
-	return all->watched_ns && all->watched_ns >= WATCHED_SHARE * j->blame->all.total_ns ? gpu_step__busy(all) : -1;
+	j->busy_share =
+		all->watched_ns && all->watched_ns >= WATCHED_SHARE * j->blame->all.total_ns ? gpu_step__busy(all) : -1;
+	j->by_nvml = j->busy_share < 0;
+	j->has_ranks = has_collectives(j);
+	while (j->by_nvml && readings.cnt) {
+		struct gpu_readings one = gpu_readings__next(&readings);
+
+		if (gpu__uses(gpu, j->track->pid, one.items->device))
+			j->busy_share = fmax(j->busy_share, share_by_readings(j, &one));
+	}
 }
 
 static void say_busy(struct judge *j)
 {
 	const struct gpu_steps *gpu = j->gpu;
 
-	if (verdict__busy_share(j) >= 0 && gpu->kernels)
+	if (j->busy_share >= 0 && j->by_nvml)
+		verdict__say(j, &j->verdict->evidence, "GPU busy for %.1f %% of the time (NVML, whoever used it%s)",
+			     100 * j->busy_share,
+			     j->has_ranks ? "; collectives that wait for other ranks count, too" : "");
+	else if (j->busy_share >= 0 && gpu->kernels)
 		verdict__say(j, &j->verdict->evidence,
-			     "GPU busy for %.1f %% of %.3g s, with %" PRIu64 " kernels of %.3g us",
-			     100 * verdict__busy_share(j), gpu->all.watched_ns / 1e9, gpu->kernels,
-			     gpu->kernel_ns / 1e3 / gpu->kernels);
-	else if (verdict__busy_share(j) >= 0)
-		verdict__say(j, &j->verdict->evidence, "GPU busy for %.1f %% of %.3g s", 100 * verdict__busy_share(j),
+			     "GPU busy for %.1f %% of %.3g s, with %" PRIu64 " kernels of %.3g us", 100 * j->busy_share,
+			     gpu->all.watched_ns / 1e9, gpu->kernels, gpu->kernel_ns / 1e3 / gpu->kernels);
+	else if (j->busy_share >= 0)
+		verdict__say(j, &j->verdict->evidence, "GPU busy for %.1f %% of %.3g s", 100 * j->busy_share,
 			     gpu->all.watched_ns / 1e9);
 }
 
@@ -395,9 +443,10 @@ bool verdict__is_in_gc(const struct judge *j, const struct sample *s)
 static bool is_of_verdict(const struct judge *j, const struct sample *s)
 {
 	enum phase phase = step_track__phase(j->track, j->steps, s);
+	bool spins = s->kind == SAMPLE_CPU && samples__awaits_gpu(job__samples(j->job), s->path);
 
 	if (j->rule)
-		return verdict_rule__has(j->rule, phase, s->cause);
+		return verdict_rule__has(j->rule, phase, spins ? CAUSE_GPU_SYNC : s->cause);
 	if (j->collects)
 		return verdict__is_in_gc(j, s);
 	if (s->kind != SAMPLE_CPU)
@@ -519,7 +568,7 @@ static void give_evidence(struct judge *j)
 	struct place place = {0};
 	bool workers;
 
-	if (j->verdict->class == VERDICT_GPU || j->verdict->class == VERDICT_LAUNCH)
+	if (j->verdict->class == VERDICT_GPU || j->verdict->class == VERDICT_LAUNCH || j->by_nvml)
 		say_busy(j);
 	if (j->busy)
 		return;

@@ -45,6 +45,9 @@ struct judge {
 	bool busy;                       /* the winner is that the GPU is busy; or */
 	bool collects;                   /* the winner is the collection of garbage; or there is no winner */
 	double share;                    /* share of the winner */
+	double busy_share;               /* of the GPU, in the time that was watched; -1: too little was watched */
+	bool by_nvml;                    /* as NVML says, whoever used the GPU; else CUPTI */
+	bool has_ranks; /* it has collectives: kernels of NCCL keep a GPU busy while they wait for other ranks */
 	size_t workers;
 	struct cpu_limit cpus; /* where it waits for a CPU */
 	uint32_t slow_worker;  /* pid of a worker busier than the others, for which the steps wait; 0: no such worker */
@@ -64,8 +67,8 @@ bool verdict__one_waker(const struct blame_group *group);
 bool verdict__failed(const struct job *job, uint32_t pid);
 /* Whether the rule counts time in that phase by that cause (CAUSE_NONE: on the CPU). */
 bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int cause);
-/* Busy share of the time that CUPTI watched; -1: too little was watched. */
-double verdict__busy_share(const struct judge *j);
+/* Sets busy_share, by_nvml and has_ranks. */
+void verdict__find_busy(struct judge *j);
 /* How much of the time that the rule counts is waits for others that wait in turn: the cause is theirs. */
 double verdict__passed_share(struct judge *j);
 /*

@@ -41,7 +41,7 @@ const char *verdict_class__name(enum verdict_class class)
 #define PYTHON_SHARE     0.4
 #define CPU_OP_SHARE     0.5
 #define CPU_SHARE        0.8 /* on the CPU in total: the step computes */
-#define BUSY_SHARE       0.8 /* of the time that CUPTI watched: the GPU bounds */
+#define BUSY_SHARE       0.8 /* of the time that was watched: the GPU bounds */
 #define LAUNCH_SHARE     0.5 /* on the CPU while the GPU waits */
 
 #define WRITTEN_SHARE    0.3 /* of extra work */
@@ -257,7 +257,7 @@ static void find_winner(struct judge *j)
 		j->collects = true;
 		j->verdict->class = VERDICT_PYTHON;
 	}
-	if (verdict__busy_share(j) >= fmax(j->share, BUSY_SHARE)) {
+	if (j->busy_share >= fmax(j->share, BUSY_SHARE) && !(j->by_nvml && j->has_ranks)) {
 		j->rule = NULL;
 		j->group = NULL;
 		j->collects = false;
@@ -364,7 +364,7 @@ static double ns_per_kernel(const struct judge *j)
 static bool is_launch_bound(const struct judge *j)
 {
 	const struct step_sum *all = &j->blame->all;
-	double busy = verdict__busy_share(j);
+	double busy = j->busy_share;
 
 	return busy >= 0 && busy < BUSY_SHARE && j->gpu->kernels && j->track->thread &&
 	       on_cpu_ns(all) >= LAUNCH_SHARE * all->total_ns &&
@@ -378,7 +378,7 @@ static void judge_launches(struct judge *j)
 		"the GPU works for %.0f %% of the time of a step, and waits for the CPU, which takes %.3g us to ask "
 		"for "
 		"each kernel of %.3g us",
-		100 * verdict__busy_share(j), ns_per_kernel(j) / 1e3, j->gpu->kernel_ns / 1e3 / j->gpu->kernels);
+		100 * j->busy_share, ns_per_kernel(j) / 1e3, j->gpu->kernel_ns / 1e3 / j->gpu->kernels);
 }
 
 /* ---- why ---- */
@@ -814,8 +814,12 @@ static const char *find_advice(const struct judge *j)
 		return force_less;
 
 	if (j->busy)
-		return "the GPU is the limit: stepflame report --gpu says which kernels; use mixed precision, or a "
-		       "faster GPU";
+		return j->by_nvml
+			       ? "the GPU is the limit: mixed precision, fewer or fused kernels (torch.compile), or a "
+				 "faster GPU; stepflame record --gpu auto, then report --gpu, says which kernels"
+			       : "the GPU is the limit: stepflame report --gpu says which kernels; use mixed "
+				 "precision, "
+				 "or a faster GPU";
 	if (j->verdict->cause == CAUSE_PAUSED)
 		return "find out who pauses it: the scheduler of the cluster (cgroup.freeze), a kill -STOP, a debugger "
 		       "(TracerPid in /proc/PID/status), a suspended machine";
@@ -890,13 +894,15 @@ static void judge_steps(struct judge *j)
 			j->track->step_cnt == 1 ? "" : "s");
 		return;
 	}
+	verdict__find_busy(j);
 	find_winner(j);
 	if (j->rule)
 		say_parts(j, j->rule);
 	else if (j->group)
 		say_group_in_verdict(j, j->group);
 	else if (j->busy)
-		say_why(j, "the GPU works for %.0f %% of the time of a step", 100 * verdict__busy_share(j));
+		say_why(j, "the GPU works for %.0f %% of the time of a step%s", 100 * j->busy_share,
+			j->by_nvml ? ", by NVML" : "");
 	else if (j->collects)
 		say_why(j, "%.0f %% of the time of a step goes into the collection of garbage (gc)", 100 * j->share);
 	else if (is_launch_bound(j))
