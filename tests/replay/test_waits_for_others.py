@@ -4,7 +4,7 @@
 import helpers
 import pytest
 import recfile as rec
-from .loops import BACKWARD, BARE, CHILD, FORWARD, HANDOVER, HELPER, LOAD, LOCK, MS, PID, READ, READING, START, STEP, STEPS, WAIT, preamble
+from .loops import BACKWARD, BARE, CHILD, FORWARD, HANDOVER, HELPER, LOAD, LOCK, LOOP, MS, PID, READ, READING, START, STEP, STEPS, WAIT, preamble
 
 def steps(of_step):
     """of_step(index, start): the samples of one step, which has 17 ms of forward and 3 ms of backward."""
@@ -73,6 +73,39 @@ def test_other_thread(tmp_path, name):
     assert (found["class"], found["cause"]) == (kind, cause), found
     assert place is None or place in found["place"], found
     assert 0.69 < found["share"] < 0.71, found
+
+
+def test_place_that_waits_for_a_cpu(tmp_path):
+    """Where a thread waits for a CPU is chance: a function of the user's is the place of its work also if it waited there now and then."""
+
+    def of_step(index, start):
+        if not index:
+            yield rec.name(330, "/site-packages/numpy/shape_base.py")
+            yield rec.name(331, "stack")
+            yield rec.code(80, 330, 331, 10, [(0, 11)])
+            yield rec.stack(230, [(80, 0), (LOAD, 0), (LOOP, 4)])
+        yield rec.sample(PID, PID, rec.CPU, start + 4 * MS, 4 * MS, 230, FORWARD)
+        yield rec.sample(PID, PID, rec.CPU, start + 8 * MS, 3 * MS, 210, FORWARD)
+        yield rec.sample(PID, PID, rec.WAIT, start + 8 * MS + MS // 2, MS // 2, 210, FORWARD, cause="run_queue")
+        yield rec.sample(PID, PID, rec.CPU, start + 16 * MS, 8 * MS, 211, FORWARD)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+    found = verdict(tmp_path, of_step)["verdict"]
+    assert found["class"] == "input-bound" and found["place"] == "train.py:20 load", found
+
+
+def test_asks_again(tmp_path):
+    """A queue that is asked again and again, each time for a while: what counts is who fills it, and what that one does."""
+
+    def of_step(index, start):
+        yield rec.sample(*THREAD, rec.WAIT, start + WAIT - MS // 10, 13 * MS, READING, cause="sleep")
+        for part in range(7):
+            waker = THREAD if part == 6 else (0, 0)
+            yield rec.sample(PID, PID, rec.WAIT, start + (part + 1) * 2 * MS, 2 * MS - MS // 20, HANDOVER, FORWARD, cause="lock", waker=waker)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 3 * MS, 212, BACKWARD)
+
+    found = verdict(tmp_path, of_step)["verdict"]
+    assert found["cause"] == "sleep" and "in thread %d" % HELPER in found["place"], found
 
 
 @pytest.mark.parametrize("line, call, share", [(211, -1, 0.3), (213, -1, 0.2), (211, 0, 0.2)])

@@ -186,6 +186,13 @@ STORED = {
     "images_by_opencv": "cv2",
     "adapters": "peft",
 }
+HABITS = {
+    kind: None
+    for kind in (
+        "queries_table reads_decoder asks_server takes_tensors asks_again uneven_shards zips_loaders steps_in_backward climbs_first searches_lines two_players "
+        "learns_to_learn evaluates_elsewhere shuffles_many draws_negatives replays_moves reads_parts profiles_itself evaluates_some awaits_file"
+    ).split()
+} | {"gathers_pages": "aiohttp"}
 LIBRARIES = {
     "stateful_loader": "torchdata",
     "stateful_loader_alone": "torchdata",
@@ -217,6 +224,7 @@ PROGRAMS.update(kinds_of("library_", "libraries.py", LIBRARIES, LIBRARIES))
 PROGRAMS.update(kinds_of("packaged_", "packaged.py", PACKAGED, PACKAGED))
 PROGRAMS.update(kinds_of("daily_", "daily.py", DAILY.split()))
 PROGRAMS.update(kinds_of("stored_", "stored.py", STORED, STORED))
+PROGRAMS.update(kinds_of("habit_", "habits.py", HABITS, HABITS))
 PROGRAMS.update(kinds_of("report_", "reports.py", REPORTS, REPORTS))
 PROGRAMS["ddp_crowded"] = Program(("ranks.py", "--threads"), ranks=2, about="DDP over gloo, two ranks with as many threads each as there are CPUs")
 
@@ -540,4 +548,46 @@ CASES += [
     Case("stored_hdf5_in_process", fetched("Compressed.read_row", advice=SET_WORKERS)),
     Case("stored_images_by_opencv", fetched("Images.decode_image", no_advice=SET_WORKERS), tolerated=WORKED_ON),
     Case("stored_adapters", Expect(COMPUTES)),
+]
+
+# What people write around a model.
+CASES += [
+    # the later a row stands in the table, the longer it is searched
+    Case("habit_queries_table", fetched("Measured.look_up", advice=SET_WORKERS), tolerated=frozenset({"native"})),
+    Case("habit_reads_decoder", fetched("reads_decoder.<locals>.read_frames", never="disk", no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case("habit_asks_server", fetched("asks_server.<locals>.fetch_page", never="disk", no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case(
+        "habit_gathers_pages",
+        fetched("gathers_pages", "gathers_pages.<locals>.train", "gathers_pages.<locals>.fetch_part", never="disk", no_advice=SET_WORKERS),
+        tolerated=WORKED_ON,
+    ),
+    Case("habit_takes_tensors", fetched("parse", "make_batches", no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case("habit_asks_again", fetched("asks_again.<locals>.read_far", no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    # each second batch is the slow worker's
+    Case("habit_uneven_shards", fetched("Uneven.read_slow_shard", no_advice=SET_WORKERS), tolerated=WORKED_ON),
+    Case("habit_zips_loaders", fetched("Texts.split_text", "parse", advice=SET_WORKERS)),
+    Case("habit_steps_in_backward", Expect(COMPUTES)),
+    Case("habit_climbs_first", Expect(COMPUTES)),
+    Case("habit_searches_lines", Expect(COMPUTES)),
+    Case("habit_two_players", Expect(COMPUTES)),
+    Case("habit_learns_to_learn", Expect(COMPUTES)),
+    Case("habit_evaluates_elsewhere", Expect(frozenset({"extra-work", "thread-bound", "validation"}), slow("child_wait extra_work pipe", "evaluates_elsewhere.<locals>.run_evaluation", 20))),
+    Case(
+        "habit_shuffles_many",
+        Expect(COMPUTES | {"input-bound", "extra-work"}, slow("python native op extra_work data_wait", "RandomSampler.__iter__ BatchSampler.__iter__", 40)),
+        tolerated=frozenset({"gc"}),
+    ),
+    Case("habit_draws_negatives", fetched("draws_negatives.<locals>.draw_negatives", advice=SET_WORKERS)),
+    Case(
+        "habit_replays_moves",
+        Expect(
+            PYTHON | {"input-bound"},
+            place=frozenset({"replays_moves.<locals>.draw_moves", "replays_moves.<locals>.draw_moves.<locals>.<listcomp>"}),
+            no_advice=SET_WORKERS,
+        ),
+    ),
+    Case("habit_reads_parts", fetched("Parts.read_part", "Parts.__getitems__"), tolerated=WORKED_ON),
+    Case("habit_profiles_itself", Expect(COMPUTES | {"extra-work"}, slow("extra_work op python native", None, 20), never="data")),
+    Case("habit_evaluates_some", Expect(EVALUATES, slow("validation extra_work op python", "evaluates_some.<locals>.evaluate_some", 25))),
+    Case("habit_awaits_file", Expect(frozenset({"extra-work"}), slow("sleep extra_work", "awaits_file.<locals>.await_file", 15))),
 ]

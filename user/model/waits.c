@@ -14,7 +14,8 @@
 
 #define CHAIN_MAX    4       /* threads */
 #define SAMPLES_MAX  256     /* of a thread during one wait: the last ones count */
-#define GIL_AGAIN_NS 1000000 /* later than that, it is not the same wait for the GIL: the thread had it in between */
+#define AGAIN_NS     1000000 /* later than that, it is not the same wait for the GIL, or for what it awaits for a while */
+#define AGAIN_MAX    256     /* waits that end with their time, one behind the other */
 #define HALF         0.5     /* of a wait: its cause */
 #define PUT_OFF_PART 4       /* the part of a wait for a CPU for which the thread may run before it waits again */
 
@@ -135,12 +136,15 @@ static bool is_for_others(unsigned int cause)
 	return cause == CAUSE_LOCK || cause == CAUSE_PIPE || cause == CAUSE_SOCKET || cause == CAUSE_POLL;
 }
 
-/* depth: how many threads of the chain wait for the one that made the sample, itself included. */
-static struct reason find_reason(struct chain *c, size_t index, int depth)
+/*
+ * waker: of the thread that ended the wait; 0: not known. depth: how many threads of the chain wait for the one that made the
+ * sample, itself included.
+ */
+static struct reason find_reason(struct chain *c, size_t index, uint32_t waker, int depth)
 {
 	struct sample s = samples__get(c->samples, index);
 	struct reason reason = {.cause = s.cause};
-	uint32_t waker = samples__waker_of(c->samples, index), wakers[CAUSE__END] = {0};
+	uint32_t wakers[CAUSE__END] = {0};
 	uint64_t ns[CAUSE__END] = {0};
 	unsigned int best = CAUSE_NONE;
 
@@ -164,7 +168,7 @@ static struct reason find_reason(struct chain *c, size_t index, int depth)
 static struct reason reason_of(struct chain *c, size_t index, int depth)
 {
 	if (!c->reasons[index].known) {
-		c->reasons[index] = find_reason(c, index, depth);
+		c->reasons[index] = find_reason(c, index, samples__waker_of(c->samples, index), depth);
 		c->reasons[index].known = true;
 	}
 	return c->reasons[index];
@@ -188,7 +192,7 @@ static bool is_put_off(struct chain *c, const struct sample *s, uint32_t thread,
 	start_ns = wait_begin_ns(&next);
 	if (next.kind != SAMPLE_WAIT || next.waker_pid != s->pid || start_ns > s->time_ns + wait_ns(s) / PUT_OFF_PART)
 		return false;
-	*reason = find_reason(c, index, 1);
+	*reason = find_reason(c, index, samples__waker_of(c->samples, index), 1);
 	return reason->waker && c->is_python[reason->waker];
 }
 
@@ -211,12 +215,36 @@ static void find_gil_holders(struct chain *c, uint32_t thread)
 			holder = 0;
 		else if (samples__waker_of(c->samples, index))
 			holder = samples__waker_of(c->samples, index);
-		else if (next_ns > s.time_ns + GIL_AGAIN_NS)
+		else if (next_ns > s.time_ns + AGAIN_NS)
 			holder = 0;
 		else if (holder && !s.resolved)
 			samples__resolve(c->samples, index, CAUSE_GIL, holder, false);
 		next_ns = s.time_ns > s.weight_ns ? s.time_ns - s.weight_ns : 0;
 	}
+}
+
+/*
+ * Who asks again and again, each time for a while (queue.get(timeout=...)), waits for the one that ends the last of these waits.
+ * at: of the wait among the thread's samples. 0: not known.
+ */
+static uint32_t find_waker(const struct chain *c, uint32_t thread, size_t at)
+{
+	size_t index = by_thread__index(&c->by_thread, thread, at), cnt = by_thread__cnt(&c->by_thread, thread);
+	struct sample s = samples__get(c->samples, index), next;
+	uint32_t waker = samples__waker_of(c->samples, index), stack = s.stack;
+	bool asks = s.cause == CAUSE_LOCK && samples__hands_over(c->samples, stack) == HANDOVER_CERTAIN;
+
+	for (size_t i = at + 1; asks && !waker && i < cnt && i <= at + AGAIN_MAX; i++) {
+		index = by_thread__index(&c->by_thread, thread, i);
+		next = samples__get(c->samples, index);
+		if (next.kind != SAMPLE_WAIT || next.cause == CAUSE_RUN_QUEUE)
+			continue;
+		if (next.stack != stack || wait_begin_ns(&next) > s.time_ns + AGAIN_NS)
+			break;
+		waker = samples__waker_of(c->samples, index);
+		s = next;
+	}
+	return waker;
 }
 
 static void resolve_thread(struct chain *c, uint32_t thread)
@@ -231,7 +259,8 @@ static void resolve_thread(struct chain *c, uint32_t thread)
 		if (s.kind != SAMPLE_WAIT || s.resolved)
 			continue;
 		if (!is_put_off(c, &s, thread, i, &reason))
-			reason = find_reason(c, index, 1); /* not one found while others waited for this thread */
+			reason = find_reason(c, index, find_waker(c, thread, i),
+					     1); /* not one found while others waited for this thread */
 		samples__resolve(c->samples, index, reason.cause, reason.waker, reason.passed);
 	}
 }

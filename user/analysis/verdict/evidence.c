@@ -523,7 +523,7 @@ static void find_rule_place(struct judge *j, struct place *place)
 		if (samples__thread_of(samples, i) != j->track->thread)
 			continue;
 		sample = samples__get(samples, i);
-		if (step_track__at(j->track, sample.time_ns) >= 0)
+		if (step_track__at(j->track, sample.time_ns) >= 0 && !sample_cause__is_anywhere(sample.cause))
 			err = places__add(&places, !is_of_verdict(j, &sample), &sample);
 	}
 	err = err ?: places__find(&places, &ask, place);
