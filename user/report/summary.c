@@ -396,7 +396,7 @@ static void say_loader(const struct summary *summary, const struct loader *loade
 {
 	const struct rec_target target = common__target(summary->job, loader->pid);
 	const char *which = "";
-	char advice[96] = "", waited[32], who[64] = "";
+	char advice[SUMMARY_ADVICE_BYTES], waited[32], who[64] = "";
 	uint64_t seen_ns = 0, idle_ns = 0;
 
 	for (size_t i = 0; i < loader->worker_cnt; i++) {
@@ -409,28 +409,13 @@ static void say_loader(const struct summary *summary, const struct loader *loade
 		snprintf(who, sizeof(who), "process %u waits longest: ", REC_PID(loader->pid));
 	if (loader->of_cnt > 1)
 		which = loader->place.validation ? "validation: " : "training: ";
-	if (loader->advice == LOADER_KEEPS_UP)
-		snprintf(advice, sizeof(advice), "; more would not help");
-	else if (loader->advice == LOADER_MORE)
-		snprintf(advice, sizeof(advice), "; with %u a batch would take %.3g ms", loader->advised,
-			 loader->reach_ns / 1e6);
-	else if (loader->advice == LOADER_STORAGE)
-		snprintf(advice, sizeof(advice), "; they wait for disks");
-	else if (loader->advice == LOADER_THREADS)
-		snprintf(advice, sizeof(advice), "; each has %u threads that compute, for %u CPU%s", loader->threads,
-			 loader->cpus, summary_text__plural(loader->cpus));
-	else if (loader->advice == LOADER_CPU_FULL)
-		snprintf(advice, sizeof(advice), "; more would find no free CPU");
-	else if (loader->advice == LOADER_RESTARTS)
-		snprintf(advice, sizeof(advice), "; they start anew for each epoch: %.3g s", loader->restarts_ns / 1e9);
-	else if (loader->advice == LOADER_ONE_SLOW)
-		snprintf(advice, sizeof(advice), "; worker %u is slower than the others", loader->slow);
 	lines__add(lines, &(struct line_text){"Workers", LINE_PLAIN, 2, 1, 0},
 		   "%s%s%u DataLoader worker%s, busy %.0f %% of the time; waits for batches: %s (%.1f %%)%s", who,
 		   which, loader->at_once, summary_text__plural(loader->at_once),
 		   seen_ns ? 100.0 * (seen_ns - fmin(seen_ns, idle_ns)) / seen_ns : 0,
 		   summary_text__duration(loader->wait_ns, waited),
-		   loader->observed_ns ? 100.0 * loader->wait_ns / loader->observed_ns : 0, advice);
+		   loader->observed_ns ? 100.0 * loader->wait_ns / loader->observed_ns : 0,
+		   summary_text__advice(loader, advice));
 }
 
 /* Adds what is said of DataLoaders that have workers, if there are some. */

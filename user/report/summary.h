@@ -67,6 +67,9 @@ char *summary_text__limit(const struct steps_of *of);
 char *summary_text__how(const struct steps_of *of, const struct blame_group *group);
 /* *place: "train.py:67 load", malloc'ed; NULL: not known. 0 or -ENOMEM. */
 int summary_text__place(struct job *job, const struct blame_group *group, char **place);
+#define SUMMARY_ADVICE_BYTES 96
+/* What is advised of a DataLoader's workers, behind what they do: "; more would not help", or "". */
+const char *summary_text__advice(const struct loader *loader, char out[SUMMARY_ADVICE_BYTES]);
 
 /* What makes most of the longer steps longer; NULL: there is no single cause. */
 const struct blame_group *summary__slowdown_group(const struct summary *summary);

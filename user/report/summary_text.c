@@ -217,3 +217,34 @@ const char *summary_text__event(const struct trigger_event *event, char text[SUM
 	}
 	return text;
 }
+
+const char *summary_text__advice(const struct loader *loader, char out[SUMMARY_ADVICE_BYTES])
+{
+	switch (loader->advice) {
+	case LOADER_UNKNOWN:
+	case LOADER_UNEVEN:
+		return "";
+	case LOADER_KEEPS_UP:
+		return "; more would not help";
+	case LOADER_STORAGE:
+		return "; they wait for disks";
+	case LOADER_CPU_FULL:
+		return "; more would find no free CPU";
+	case LOADER_MORE:
+		snprintf(out, SUMMARY_ADVICE_BYTES, "; with %u a batch would take %.3g ms", loader->advised,
+			 loader->reach_ns / 1e6);
+		break;
+	case LOADER_THREADS:
+		snprintf(out, SUMMARY_ADVICE_BYTES, "; each has %u threads that compute, for %u CPU%s", loader->threads,
+			 loader->cpus, summary_text__plural(loader->cpus));
+		break;
+	case LOADER_RESTARTS:
+		snprintf(out, SUMMARY_ADVICE_BYTES, "; they start anew for each epoch: %.3g s",
+			 loader->restarts_ns / 1e9);
+		break;
+	case LOADER_ONE_SLOW:
+		snprintf(out, SUMMARY_ADVICE_BYTES, "; worker %u is slower than the others", loader->slow);
+		break;
+	}
+	return out;
+}

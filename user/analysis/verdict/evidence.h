@@ -88,5 +88,9 @@ void verdict__find_gain(struct judge *j);
 void verdict__give_evidence(struct judge *j);
 /* Whether the slow steps of a group start DataLoader workers, or wait for their ends. */
 bool verdict__starts_workers(struct judge *j, const struct blame_group *group);
+/* What to try where a server of files is slow. */
+extern const char verdict__far_files[];
+/* Adds what to try where getting data limits the steps. */
+void verdict__advise_input(struct judge *j);
 
 #endif

@@ -14,13 +14,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "user/analysis/flame/profile.h"
-#include "user/analysis/loader/workers.h"
 #include "user/analysis/verdict/evidence.h"
-#include "user/model/processes.h"
-#include "user/model/stacks.h"
 
 static const char *const class_names[] = {
 #define X(id, name) [VERDICT_##id] = name,
@@ -503,161 +499,6 @@ static void set_named(struct judge *j)
 
 /* ---- what to try next, by the class ---- */
 
-/* The loader that the process of the steps waits for most. NULL: none. */
-static const struct loader *find_loader(const struct judge *j, const struct workers *workers)
-{
-	const struct loader *loaders, *most = NULL;
-	size_t cnt;
-
-	loaders = workers__loaders(workers, &cnt);
-	for (size_t i = 0; i < cnt; i++)
-		if (loaders[i].track == j->track && (!most || loaders[i].wait_ns > most->wait_ns))
-			most = &loaders[i];
-	return most;
-}
-
-/* The advice of `report --io`, in a sentence. */
-static void advise_workers(struct judge *j)
-{
-	struct workers *workers = workers__new(j->job, j->steps);
-	struct array *next = &j->verdict->next;
-	const struct loader *loader;
-
-	if (!workers) {
-		j->err = -ENOMEM;
-		return;
-	}
-	loader = find_loader(j, workers);
-	if (loader && loader->advice == LOADER_RESTARTS) {
-		double share = fmin(1, (double)loader->restarts_ns / loader->observed_ns);
-
-		verdict__say(
-			j, next,
-			"persistent_workers=True in the DataLoader: its workers start anew for each epoch, which takes "
-			"%.3g s, %.0f %% of the time",
-			loader->restarts_ns / 1e9, 100 * share);
-		j->verdict->share = fmax(j->verdict->share, share);
-	} else if (j->group && j->group->cause == BLAME_EXTRA)
-		verdict__say(j, next,
-			     "persistent_workers=True in the DataLoader, where it starts its workers for each epoch");
-	else if (loader && loader->advice == LOADER_CPU_FULL)
-		verdict__say(
-			j, next,
-			"less work for each item: more DataLoader workers would find no free CPU; stepflame report "
-			"--io says what the workers do");
-	else if (loader && loader->advice == LOADER_KEEPS_UP && loader->handover_ns > loader->wait_ns)
-		verdict__say(
-			j, next,
-			"larger batches, fewer tensors in each, or no workers if items take little: the workers keep "
-			"up, and the time goes into handing over batches that are there");
-	else if (loader && loader->advice == LOADER_THREADS)
-		verdict__say(j, next,
-			     "torch.set_num_threads(1), or OMP_NUM_THREADS=1, in its DataLoader workers: each has %u "
-			     "threads that compute, for %u CPU%s, and they take the CPUs from each other",
-			     loader->threads, loader->cpus, loader->cpus == 1 ? "" : "s");
-	else if (loader && loader->advice == LOADER_STORAGE)
-		verdict__say(
-			j, next,
-			"stepflame report --io says for which files its workers wait: faster storage, larger files "
-			"that are read in order, or a cache in memory; more workers help only if the disk has more to "
-			"give");
-	else if (loader && loader->advice == LOADER_MORE)
-		verdict__say(
-			j, next,
-			"more DataLoader workers: with %u a batch would take %.3g ms, not %.3g; stepflame report --io "
-			"says what they wait for",
-			loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
-	else
-		verdict__say(j, next,
-			     "more DataLoader workers; stepflame report --io says how many would keep up, and what "
-			     "they wait for");
-	workers__free(workers);
-}
-
-/* Whether a DataLoader without workers got data while samples were taken. */
-static bool has_own_loader(const struct judge *j)
-{
-	const struct stacks *stacks = job__stacks(j->job);
-
-	for (size_t i = 0; i < stacks__path_end(stacks); i++) {
-		struct path path = stacks__path(stacks, i);
-
-		for (uint32_t s = 0; s < path.cnt; s++) {
-			const char *name = job__name(j->job, path.spans[s].name);
-
-			if (name && strstr(name, "DataLoader") && strstr(name, "SingleProcess"))
-				return true;
-		}
-	}
-	return false;
-}
-
-static const char far_files_advice[] = "fewer, larger files (an archive, shards), names that are looked up once, or a "
-				       "copy on a local disk: its server "
-				       "answers each open and look-up";
-
-static const char *const batches_advice[] = {
-	[AWAITED_OTHER] = "ask for batches earlier, while the model works, or more threads or processes that get them",
-	[AWAITED_LATE] = "ask for the next batch before the model works on this one: who gets it waits to be asked "
-			 "meanwhile",
-	[AWAITED_BUSY] = "more threads or processes that get batches, or less work for each: one is too slow for the "
-			 "model",
-	[AWAITED_TURNS] = "hold the lock for less of what the threads do that get batches, who wait for each other, or "
-			  "processes of which each has its own: more threads win nothing",
-};
-
-/* Whether the process of the steps works for more than half of the time that getting data takes, and does not wait for workers. */
-static bool gets_data_itself(const struct judge *j)
-{
-	double own_ns = j->blame->all.ns[PHASE_DATA][CAUSE_NONE], all_ns = 0;
-
-	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
-		all_ns += sample_cause__is_anywhere(cause) ? 0 : j->blame->all.ns[PHASE_DATA][cause];
-	return j->rule && 2 * own_ns > all_ns;
-}
-
-static void advise_input(struct judge *j)
-{
-	struct array *next = &j->verdict->next;
-	const struct step_sum *all = &j->blame->all;
-	bool waited = false;
-
-	/* A process that waits for workers has some, whether or not the recording identifies them. */
-	for (int phase = 0; phase < PHASE__COUNT; phase++)
-		waited |= all->ns[phase][CAUSE_DATA_WAIT] > 0;
-	if (waited && j->group && verdict__one_waker(j->group) && verdict__failed(j->job, j->group->waker_pid))
-		verdict__say(j, next,
-			     "a worker died: read its last output, and check in dmesg whether it ran out of memory");
-	else if (j->slow_worker)
-		verdict__say(
-			j, next,
-			"the job waits for one worker, process %u: stepflame report --io says what it does that others "
-			"do not",
-			j->slow_worker);
-	else if (j->far_files && !j->workers)
-		verdict__say(j, next, "%s", far_files_advice);
-	else if (all->ns[PHASE_DATA][CAUSE_DISK_READ] > MENTION_SHARE * all->total_ns)
-		verdict__say(j, next,
-			     "stepflame report --io says which files are read from disk: faster storage, larger files "
-			     "that are read in order, or a cache in memory");
-	else if (j->workers && gets_data_itself(j))
-		verdict__say(
-			j, next,
-			"less work for each batch in the training process itself (its sampler, unpickling: tensors "
-			"instead of objects): workers, however many, take none of that");
-	else if (waited || j->workers || (j->group && j->group->cause == BLAME_EXTRA))
-		advise_workers(j);
-	else if (has_own_loader(j))
-		verdict__say(j, next, "set num_workers in the DataLoader: the training process itself gets the data");
-	else if (j->thread)
-		verdict__say(j, next, "%s", batches_advice[j->thread]);
-	else
-		verdict__say(
-			j, next,
-			"get the next batch while the model works on this one: in a DataLoader with workers, or in "
-			"a thread or process that fills a queue");
-}
-
 static bool is_jax_alone(const struct job *job)
 {
 	size_t cnt;
@@ -824,7 +665,7 @@ static const char *find_advice(const struct judge *j)
 		return "find out who pauses it: the scheduler of the cluster (cgroup.freeze), a kill -STOP, a debugger "
 		       "(TracerPid in /proc/PID/status), a suspended machine";
 	if (j->far_files && j->verdict->cause == CAUSE_FILE_SYSTEM)
-		return far_files_advice;
+		return verdict__far_files;
 	if (j->thread && j->verdict->cause == CAUSE_GIL && class == VERDICT_LOCK)
 		return keeps_gil;
 	if (j->thread == AWAITED_TURNS && class == VERDICT_LOCK)
@@ -865,7 +706,7 @@ static void advise(struct judge *j)
 		verdict__say(j, &j->verdict->next, "%s", of_extra);
 		verdict__say(j, &j->verdict->next, "or do it less often; stepflame flame shows what it does");
 	} else if (j->verdict->class == VERDICT_INPUT)
-		advise_input(j);
+		verdict__advise_input(j);
 	else if (j->verdict->class == VERDICT_PYTHON)
 		advise_python(j);
 	else if (text && !j->verdict->next.cnt)
