@@ -48,6 +48,14 @@ def wait(thread, start_ms, end_ms, stack, cause="poll", waker=(0, 0), file=0):
     return r.sample(*thread, r.WAIT, end_ms * MS, (end_ms - start_ms) * MS, stack, cause=cause, waker=waker, file_id=file)
 
 
+def stack_of(ident, *functions):
+    """The records of a stack of (file, function), the innermost first."""
+    codes = range(1000 * ident, 1000 * ident + 2 * len(functions), 2)
+    for code, (file, function) in zip(codes, functions):
+        yield from (r.name(code, file), r.name(code + 1, function), r.code(code, code, code + 1, lines=[(0, 7)]))
+    yield r.stack(ident, [(code, 0) for code in codes])
+
+
 @pytest.fixture
 def report(tmp_path):
     def made(*records):
@@ -297,6 +305,68 @@ class TestVerdict:
         busy = [wait((pid, pid), 0, 1000, WORKS, cause="disk_read") for pid in (100, 101)]
         found = self.found(tmp_path, [(7, LOADS, "poll", 100), (1, LOADS, None, 0)], busy)
         assert "faster storage" in found["next"][0] and "would take" not in found["next"][0]
+
+
+LOOP, SORTS = ("/job/train.py", "main"), ("/job/samplers.py", "Buckets.__iter__")
+BASE, OWN, MANY = [(NAMES[2], "_%sIter.__init__" % kind) for kind in ("BaseDataLoader", "SingleProcessDataLoader", "MultiProcessingDataLoader")]
+RESETS, PUTS = [(NAMES[2], "_MultiProcessingDataLoaderIter." + name) for name in ("_reset", "_try_put_index")]
+FORKS, STARTS, DUMPS, CALLS, JOINS = [
+    ("/usr/lib/python3.11/multiprocessing/" + file, name)
+    for file, name in (
+        ("popen_fork.py", "Popen._launch"),
+        ("process.py", "BaseProcess.start"),
+        ("reduction.py", "dump"),
+        ("managers.py", "BaseProxy._callmethod"),
+        ("process.py", "BaseProcess.join"),
+    )
+]
+ENDS = (NAMES[2], "_MultiProcessingDataLoaderIter._shutdown_workers")
+
+
+class TestStarts:
+    """What iter(loader) takes is the start of workers where it starts some; what a sampler or a data set does there is work of its own."""
+
+    OF_WORKERS = {
+        "forks": (FORKS, STARTS, MANY, LOOP),
+        "pickles": (("/job/data.py", "Rows.__getstate__"), DUMPS, STARTS, MANY, LOOP),
+        "joins": (JOINS, ENDS, LOOP),
+    }
+    OF_OTHERS = {
+        "sorts without workers": (SORTS, BASE, OWN, LOOP),
+        "sorts": (SORTS, BASE, MANY, LOOP),
+        "chooses the first items": (SORTS, PUTS, RESETS, MANY, LOOP),
+        "asks a manager": (CALLS, SORTS, BASE, MANY, LOOP),
+        "begins a data set": (("/job/samplers.py", "Buckets.__iter__"), ("/venv/torch/utils/data/_utils/fetch.py", "_IterableDatasetFetcher.__init__"), OWN, LOOP),
+    }
+    KINDS = [*[(functions, True) for functions in OF_WORKERS.values()], *[(functions, False) for functions in OF_OTHERS.values()]]
+
+    @pytest.mark.parametrize("functions, starts", KINDS, ids=[*OF_WORKERS, *OF_OTHERS])
+    def test_slow_steps(self, tmp_path, functions, starts):
+        """Every 20th step takes 40 ms more."""
+        records, at = [*head(0), *stack_of(20, *functions), *stack_of(21, LOOP)], 0
+        records.append(r.boundary(10, 10, 0, 0, rule=2))
+        for i in range(200):
+            extra = 40 if i % 20 == 19 else 0
+            records += [r.sample(*MAIN, r.CPU, (at + ms) * MS, 5 * MS, 20) for ms in range(5, extra + 1, 5)]
+            records += [r.sample(*MAIN, r.CPU, (at + extra + ms) * MS, 5 * MS, 21) for ms in (5, 9)]
+            at += 10 + extra
+            records.append(r.boundary(10, 10, i + 1, at * MS, [extra * MS, 0, 8 * MS, 2 * MS], 2))
+        path = tmp_path / "made.rec"
+        path.write_bytes(r.recording([*records, r.window(0, at * MS)]))
+        found = helpers.report(path, "--steps")["verdict"]
+        assert found["class"] == ("input-bound" if starts else "extra-work"), found
+        assert ("persistent_workers=True" in found["next"][0]) == starts
+        assert starts or "Buckets.__iter__" in found["place"]
+
+    @pytest.mark.parametrize("functions, starts", KINDS, ids=[*OF_WORKERS, *OF_OTHERS])
+    def test_workers_that_replace_others(self, report, functions, starts):
+        """For 300 ms of a second, between the batches of a worker and those of the one that replaces it."""
+        records = [*stack_of(20, *functions), r.sample(*MAIN, r.CPU, 600 * MS, 300 * MS, 20)]
+        for pid, start in ((100, 0), (101, 700)):
+            records += [wait((pid, pid), start + 30 * i, start + 30 * i + 30, WORKS, cause="sleep") for i in range(10)]
+            records += step(0, pid, start + 10, start + 12)
+        found = report(*head(2), *records)["workers"][0]
+        assert (found["advice"] == "restarts") == starts, found["advice"]
 
 
 class TestLoaders:

@@ -7,12 +7,17 @@
 #include "user/lib/compare.h"
 #include "user/model/stacks.h"
 
-static bool is_function_of_file(const struct job *job, uint32_t code_number, const char *file, const char *name)
+static bool is_of_file(const struct job *job, uint32_t code, const char *file)
 {
-	struct code code = stacks__code(job__stacks(job), code_number);
-	const char *text = job__name(job, code.name), *dot = text ? strrchr(text, '.') : NULL;
+	return compare__ends_with(job__name(job, stacks__code(job__stacks(job), code).file), file);
+}
 
-	return text && !strcmp(dot ? dot + 1 : text, name) && compare__ends_with(job__name(job, code.file), file);
+static bool is_function_of_file(const struct job *job, uint32_t code, const char *file, const char *name)
+{
+	const char *text = job__name(job, stacks__code(job__stacks(job), code).name),
+		   *dot = text ? strrchr(text, '.') : NULL;
+
+	return text && !strcmp(dot ? dot + 1 : text, name) && is_of_file(job, code, file);
 }
 
 /*
@@ -20,19 +25,41 @@ static bool is_function_of_file(const struct job *job, uint32_t code_number, con
  * _feed, in a thread of its own, waits on a condition. A batch has arrived when the process takes
  * over the memory of its tensors, for which the worker passes a descriptor.
  */
-enum loop_function { LOOP_NONE, LOOP_WORKER, LOOP_FEED, LOOP_GET, LOOP_WAIT, LOOP_TAKE, LOOP_START };
+enum loop_function {
+	LOOP_NONE,
+	LOOP_WORKER,
+	LOOP_FEED,
+	LOOP_GET,
+	LOOP_WAIT,
+	LOOP_TAKE,
+	LOOP_BEGIN,   /* makes an iterator of a DataLoader, which starts its workers, if it has some */
+	LOOP_END,     /* ends them */
+	LOOP_LOADER,  /* any other function of the DataLoader */
+	LOOP_PROCESS, /* of multiprocessing, which starts processes, and waits for their ends */
+};
 
-/* _MultiProcessingDataLoaderIter's (before Python 3.11 names have no class: an iterator without workers is quick). */
-static bool starts_workers(const struct job *job, uint32_t code)
+/* Before Python 3.11 names have no class. */
+static enum loop_function loader_function(const struct job *job, uint32_t code)
 {
 	static const char *const files[] = {"torch/utils/data/dataloader.py",
 					    "torchdata/stateful_dataloader/stateful_dataloader.py"};
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
-		if (is_function_of_file(job, code, files[i], "__init__") ||
-		    is_function_of_file(job, code, files[i], "_shutdown_workers"))
-			return true;
-	return false;
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+		if (!is_of_file(job, code, files[i]))
+			continue;
+		if (is_function_of_file(job, code, files[i], "__init__"))
+			return LOOP_BEGIN;
+		return is_function_of_file(job, code, files[i], "_shutdown_workers") ? LOOP_END : LOOP_LOADER;
+	}
+	return LOOP_NONE;
+}
+
+static bool is_of_processes(const struct job *job, uint32_t number)
+{
+	struct code code = stacks__code(job__stacks(job), number);
+	const char *file = job__name(job, code.file);
+
+	return file && strstr(file, "multiprocessing/") && !code.is_own;
 }
 
 static enum loop_function loop_function(const struct job *job, uint32_t code)
@@ -46,14 +73,24 @@ static enum loop_function loop_function(const struct job *job, uint32_t code)
 		return LOOP_GET;
 	if (is_function_of_file(job, code, "multiprocessing/resource_sharer.py", "detach"))
 		return LOOP_TAKE;
-	if (starts_workers(job, code))
-		return LOOP_START;
-	return is_function_of_file(job, code, "threading.py", "wait") ? LOOP_WAIT : LOOP_NONE;
+	if (is_function_of_file(job, code, "threading.py", "wait"))
+		return LOOP_WAIT;
+	return is_of_processes(job, code) ? LOOP_PROCESS : loader_function(job, code);
+}
+
+/*
+ * Where a DataLoader starts its workers it also calls iter() of its sampler, and without workers of its data set: what
+ * these do is no start of workers.
+ */
+static bool is_start(enum loop_function function, enum loop_function called)
+{
+	return function == LOOP_END || (function == LOOP_BEGIN && (called == LOOP_PROCESS || called == LOOP_GET));
 }
 
 static enum worker_stack classify_stack(const struct stack *stack, const uint8_t *functions)
 {
 	enum worker_stack found = STACK_OTHER;
+	uint8_t called_by_loader = LOOP_NONE; /* by the functions of the DataLoader around it */
 
 	for (uint32_t f = 0; f < stack->cnt; f++) {
 		uint8_t function = functions[stack->frames[f].code];
@@ -65,8 +102,10 @@ static enum worker_stack classify_stack(const struct stack *stack, const uint8_t
 			found = STACK_WORKS;
 		else if (function == LOOP_TAKE)
 			found = STACK_TAKES;
-		else if (function == LOOP_START && found == STACK_OTHER)
+		else if (found == STACK_OTHER && is_start(function, called_by_loader))
 			found = STACK_STARTS;
+		if (function != LOOP_BEGIN && function != LOOP_LOADER)
+			called_by_loader = function;
 	}
 	return found;
 }

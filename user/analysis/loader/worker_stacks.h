@@ -11,7 +11,7 @@ enum worker_stack {
 	STACK_WORKS,  /* in its loop, or in the thread that sends batches */
 	STACK_IDLE,   /* there, but waiting for something to load or send */
 	STACK_TAKES,  /* in any process: takes over memory that another process shares */
-	STACK_STARTS, /* in the process of the DataLoader: starts workers, or waits for their end */
+	STACK_STARTS, /* in the process of the DataLoader: starts workers, or ends them */
 };
 
 /* enum worker_stack by stack, malloc'ed. NULL: no memory. */
