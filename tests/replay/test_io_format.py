@@ -238,9 +238,9 @@ class TestVerdict:
 
     FETCHING = 1  # path
 
-    def found(self, tmp_path, parts, busy, cpus=64):
+    def found(self, tmp_path, parts, busy, cpus=64, batches=100):
         """parts: (ms, stack, cause, worker) of each step's data; without a cause on the CPU."""
-        records = [*head(2, cpus=cpus), r.path(self.FETCHING, [(r.LABEL, 1)])]
+        records = [*head(2, batches, cpus=cpus), r.path(self.FETCHING, [(r.LABEL, 1)])]
         for i in range(101):
             records.append(r.boundary(10, 10, i, 10 * i * MS, [0, 8 * MS, 0, 2 * MS], 2))
             at = 10 * i
@@ -300,6 +300,24 @@ class TestVerdict:
                 busy += [r.sample(pid, tid, r.CPU, 500 * MS, 300 * MS, 0), r.sample(pid, tid, r.WAIT, 900 * MS, 300 * MS, 0, cause="run_queue")]
         found = self.found(tmp_path, [(7, LOADS, "poll", 100), (1, LOADS, None, 0)], busy, cpus=2)
         assert "torch.set_num_threads(1)" in found["next"][0] and "each has 4 threads that compute, for 2 CPUs" in found["next"][0]
+
+    @pytest.mark.parametrize(
+        "busy_ms, batches, advice, says",
+        [
+            ((1000, 1000), 100, "more", "more DataLoader workers: with 7 a batch would take 3 ms, not 10"),
+            ((300, 300), 100, "uneven", "prefetch_factor in the DataLoader: there are enough workers on average, but batches differ in duration"),
+            ((1000, 10), 100, "one_slow", "find out why worker 0 (process 100) is slower than the other DataLoader workers before you add some"),
+            ((1000, 1000), 5, "unknown", "more DataLoader workers, perhaps: the recording has too few batches"),
+        ],
+    )
+    def test_as_io_says(self, tmp_path, busy_ms, batches, advice, says):
+        """Both reports say the same of the workers: the process waits 7 ms of each step for the first one."""
+        busy = []
+        for pid, ms in zip((100, 101), busy_ms):
+            busy += [wait((pid, pid), 0, ms, WORKS, cause="sleep"), wait((pid, pid), ms, 1000, IDLE)][: 1 if ms == 1000 else 2]
+        found = self.found(tmp_path, [(7, LOADS, "poll", 100), (1, LOADS, None, 0)], busy, batches=batches)
+        assert helpers.report(tmp_path / "made.rec", "--io")["workers"][0]["advice"] == advice
+        assert found["next"][0].startswith(says), found["next"]
 
     def test_workers_that_wait_for_a_disk(self, tmp_path):
         busy = [wait((pid, pid), 0, 1000, WORKS, cause="disk_read") for pid in (100, 101)]

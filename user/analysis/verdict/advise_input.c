@@ -26,11 +26,82 @@ static const struct loader *find_loader(const struct judge *j, const struct work
 	return most;
 }
 
-/* The advice of `report --io`, in a sentence. */
+static void say_restarts(struct judge *j, const struct loader *loader)
+{
+	double share = fmin(1, (double)loader->restarts_ns / loader->observed_ns);
+
+	verdict__say(j, &j->verdict->next,
+		     "persistent_workers=True in the DataLoader: its workers start anew for each epoch, which takes "
+		     "%.3g s, %.0f %% of the time",
+		     loader->restarts_ns / 1e9, 100 * share);
+	j->verdict->share = fmax(j->verdict->share, share);
+}
+
+/* The advice of `report --io` about a loader's workers, in a sentence. */
+static void say_advice(struct judge *j, const struct loader *loader)
+{
+	struct array *next = &j->verdict->next;
+
+	switch (loader->advice) {
+	case LOADER_UNKNOWN:
+		verdict__say(j, next,
+			     "more DataLoader workers, perhaps: the recording has too few batches, or no samples of "
+			     "workers, to say how many would keep up; record for longer");
+		break;
+	case LOADER_KEEPS_UP:
+		if (loader->handover_ns > loader->wait_ns)
+			verdict__say(j, next,
+				     "larger batches, fewer tensors in each, or no workers if items take little: the "
+				     "workers keep up, and the time goes into handing over batches that are there");
+		else
+			verdict__say(j, next,
+				     "stepflame report --io says what its DataLoader workers do: they keep up, and "
+				     "more of them would not help");
+		break;
+	case LOADER_ONE_SLOW:
+		verdict__say(j, next,
+			     "find out why worker %u (process %u) is slower than the other DataLoader workers before "
+			     "you add some; stepflame report --io says what it does",
+			     loader->slow, REC_PID(loader->workers[loader->slow].pid));
+		break;
+	case LOADER_CPU_FULL:
+		verdict__say(j, next,
+			     "less work for each item: more DataLoader workers would find no free CPU; stepflame "
+			     "report --io says what the workers do");
+		break;
+	case LOADER_MORE:
+		verdict__say(j, next,
+			     "more DataLoader workers: with %u a batch would take %.3g ms, not %.3g; stepflame report "
+			     "--io says what they wait for",
+			     loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
+		break;
+	case LOADER_RESTARTS:
+		say_restarts(j, loader);
+		break;
+	case LOADER_UNEVEN:
+		verdict__say(j, next,
+			     "prefetch_factor in the DataLoader: there are enough workers on average, but batches "
+			     "differ in duration");
+		break;
+	case LOADER_THREADS:
+		verdict__say(j, next,
+			     "torch.set_num_threads(1), or OMP_NUM_THREADS=1, in its DataLoader workers: each has %u "
+			     "threads that compute, for %u CPU%s, and they take the CPUs from each other",
+			     loader->threads, loader->cpus, loader->cpus == 1 ? "" : "s");
+		break;
+	case LOADER_STORAGE:
+		verdict__say(j, next,
+			     "stepflame report --io says for which files its workers wait: faster storage, larger "
+			     "files that are read in order, or a cache in memory; more workers help only if the disk "
+			     "has more to give");
+		break;
+	}
+}
+
 static void advise_workers(struct judge *j)
 {
 	struct workers *workers = workers__new(j->job, j->steps);
-	struct array *next = &j->verdict->next;
+	static const struct loader none = {.advice = LOADER_UNKNOWN};
 	const struct loader *loader;
 
 	if (!workers) {
@@ -38,49 +109,11 @@ static void advise_workers(struct judge *j)
 		return;
 	}
 	loader = find_loader(j, workers);
-	if (loader && loader->advice == LOADER_RESTARTS) {
-		double share = fmin(1, (double)loader->restarts_ns / loader->observed_ns);
-
-		verdict__say(
-			j, next,
-			"persistent_workers=True in the DataLoader: its workers start anew for each epoch, which takes "
-			"%.3g s, %.0f %% of the time",
-			loader->restarts_ns / 1e9, 100 * share);
-		j->verdict->share = fmax(j->verdict->share, share);
-	} else if (j->group && j->group->cause == BLAME_EXTRA)
-		verdict__say(j, next,
+	if (j->group && j->group->cause == BLAME_EXTRA && !(loader && loader->advice == LOADER_RESTARTS))
+		verdict__say(j, &j->verdict->next,
 			     "persistent_workers=True in the DataLoader, where it starts its workers for each epoch");
-	else if (loader && loader->advice == LOADER_CPU_FULL)
-		verdict__say(
-			j, next,
-			"less work for each item: more DataLoader workers would find no free CPU; stepflame report "
-			"--io says what the workers do");
-	else if (loader && loader->advice == LOADER_KEEPS_UP && loader->handover_ns > loader->wait_ns)
-		verdict__say(
-			j, next,
-			"larger batches, fewer tensors in each, or no workers if items take little: the workers keep "
-			"up, and the time goes into handing over batches that are there");
-	else if (loader && loader->advice == LOADER_THREADS)
-		verdict__say(j, next,
-			     "torch.set_num_threads(1), or OMP_NUM_THREADS=1, in its DataLoader workers: each has %u "
-			     "threads that compute, for %u CPU%s, and they take the CPUs from each other",
-			     loader->threads, loader->cpus, loader->cpus == 1 ? "" : "s");
-	else if (loader && loader->advice == LOADER_STORAGE)
-		verdict__say(
-			j, next,
-			"stepflame report --io says for which files its workers wait: faster storage, larger files "
-			"that are read in order, or a cache in memory; more workers help only if the disk has more to "
-			"give");
-	else if (loader && loader->advice == LOADER_MORE)
-		verdict__say(
-			j, next,
-			"more DataLoader workers: with %u a batch would take %.3g ms, not %.3g; stepflame report --io "
-			"says what they wait for",
-			loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
 	else
-		verdict__say(j, next,
-			     "more DataLoader workers; stepflame report --io says how many would keep up, and what "
-			     "they wait for");
+		say_advice(j, loader ?: &none);
 	workers__free(workers);
 }
 
