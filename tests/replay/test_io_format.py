@@ -233,14 +233,17 @@ class TestWorkers:
         assert [w["pid"] for w in found["workers"]] == [60]
 
 
+ALONE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
 class TestVerdict:
     """What `report --steps` makes of it: 100 steps of 10 ms, of which getting data takes 8."""
 
     FETCHING = 1  # path
 
-    def found(self, tmp_path, parts, busy, cpus=64, batches=100):
+    def found(self, tmp_path, parts, busy, cpus=64, batches=100, label=1):
         """parts: (ms, stack, cause, worker) of each step's data; without a cause on the CPU."""
-        records = [*head(2, batches, cpus=cpus), r.path(self.FETCHING, [(r.LABEL, 1)])]
+        records = [*head(2, batches, cpus=cpus), r.name(50, ALONE), r.path(self.FETCHING, [(r.LABEL, label)])]
         for i in range(101):
             records.append(r.boundary(10, 10, i, 10 * i * MS, [0, 8 * MS, 0, 2 * MS], 2))
             at = 10 * i
@@ -318,6 +321,17 @@ class TestVerdict:
         found = self.found(tmp_path, [(7, LOADS, "poll", 100), (1, LOADS, None, 0)], busy, batches=batches)
         assert helpers.report(tmp_path / "made.rec", "--io")["workers"][0]["advice"] == advice
         assert found["next"][0].startswith(says), found["next"]
+
+    @pytest.mark.parametrize("cause", [None, "disk_write"])
+    @pytest.mark.parametrize("label, says", [(1, "in the training process itself"), (50, "set num_workers in the DataLoader")])
+    def test_the_loader_that_trains(self, tmp_path, label, says, cause):
+        """The workers are of an evaluation, for which the job waits now and then; what trains has a DataLoader of its own, with workers or without."""
+        lines = [*stack_of(20, ("/job/data.py", "Rows.__getitem__"), LOOP), r.path(2, [(r.EVALUATE, 51), (r.LABEL, 1)]), r.name(51, "evaluate_model")]
+        evaluation = [r.sample(*MAIN, r.WAIT, (100 * i + 99) * MS, 9 * MS // 10, LOADS, 2, cause="poll", waker=(100, 100)) for i in range(10)]
+        found = self.found(tmp_path, [(8, 20, cause, 0)], [*lines, *evaluation, wait((100, 100), 0, 1000, IDLE)], label=label)
+        assert found["class"] == "input-bound", found
+        if label == 50 or not cause:
+            assert says in found["next"][0]
 
     def test_workers_that_wait_for_a_disk(self, tmp_path):
         busy = [wait((pid, pid), 0, 1000, WORKS, cause="disk_read") for pid in (100, 101)]

@@ -334,6 +334,25 @@ def test_in_front(tmp_path):
     assert "num_workers" not in " ".join(track["verdict"]["next"])  # there is no DataLoader
 
 
+def test_in_front_beside_an_evaluation(tmp_path):
+    """A DataLoader that gets data for an evaluation, or in another process, does not get those of the steps."""
+    alone, evaluating, reading = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 300, 301
+
+    def of_step(index, start):
+        if not index:
+            yield rec.name(400, alone)
+            yield rec.name(401, "evaluate_model")
+            yield rec.path(evaluating, [(rec.EVALUATE, 401), (rec.LABEL, 400)])
+            yield rec.path(reading, [(rec.LABEL, 400)])
+        yield from plain(10 * MS)(index, start)
+        if index % 50 == 0:
+            yield rec.sample(PID, PID, rec.CPU, start + 16 * MS, MS // 2, 213, evaluating)
+        yield rec.sample(CHILD, CHILD, rec.CPU, start + STEP, STEP, READING, reading)
+
+    found = verdict(tmp_path, of_step)["verdict"]
+    assert found["class"] == "input-bound" and "set num_workers" not in " ".join(found["next"]), found
+
+
 def test_behind(tmp_path):
     """What it does after the step, before the next, is neither."""
     found = phases(verdict(tmp_path, plain(4 * MS, behind=6 * MS)))

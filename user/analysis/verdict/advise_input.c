@@ -7,22 +7,125 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "user/analysis/loader/worker_stacks.h"
 #include "user/analysis/loader/workers.h"
+#include "user/lib/saturating.h"
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
 
-/* The loader that the process of the steps waits for most. NULL: none. */
-static const struct loader *find_loader(const struct judge *j, const struct workers *workers)
+/* ---- where the data come from ---- */
+
+/* By which kind of DataLoader a path of spans is in, the innermost one. */
+enum loader_kind {
+	KIND_NONE,
+	KIND_OWN,     /* without workers: the process itself gets the data */
+	KIND_WORKERS, /* with some */
+};
+
+/* The time of the steps that the verdict is about. */
+struct data_time {
+	uint64_t all_ns;
+	uint64_t own_ns;        /* the part in a DataLoader without workers, */
+	uint64_t workers_ns;    /* in one with workers, or where workers are awaited or started, */
+	uint64_t validation_ns; /* in evaluations */
+};
+
+/* By its label: "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__". */
+static enum loader_kind kind_of_path(const struct job *job, uint32_t number)
+{
+	struct path path = stacks__path(job__stacks(job), number);
+
+	for (uint32_t i = path.cnt; i > 0; i--) {
+		const char *name = job__name(job, path.spans[i - 1].name);
+
+		if (!name || !strstr(name, "DataLoader"))
+			continue;
+		if (strstr(name, "SingleProcess"))
+			return KIND_OWN;
+		if (strstr(name, "MultiProcessing"))
+			return KIND_WORKERS;
+	}
+	return KIND_NONE;
+}
+
+static bool is_about(const struct judge *j, const struct sample *s, enum phase phase)
+{
+	long step = step_track__at(j->track, s->time_ns);
+
+	if (step < 0)
+		return false;
+	if (j->rule)
+		return verdict_rule__has(j->rule, phase, s->cause);
+	return j->group && verdict__is_of_group(j, j->group, step) &&
+	       (j->group->phase == (int)phase || (s->kind == SAMPLE_WAIT && s->cause == j->group->cause));
+}
+
+/* All zeros without samples. */
+static struct data_time find_data_time(struct judge *j)
+{
+	const struct samples *samples = j->track->thread ? job__samples(j->job) : NULL;
+	size_t cnt = stacks__path_end(job__stacks(j->job));
+	uint8_t *kinds = calloc(cnt + 1, sizeof(*kinds)); /* enum loader_kind by path */
+	uint8_t *stacks = samples ? worker_stacks__new(j->job) : NULL;
+	struct data_time time = {0};
+
+	if (!kinds || (samples && !stacks))
+		j->err = -ENOMEM;
+	for (size_t i = 0; kinds && i < cnt; i++)
+		kinds[i] = kind_of_path(j->job, i);
+	for (size_t i = 0; kinds && stacks && i < samples__cnt(samples); i++) {
+		struct sample s;
+		enum phase phase;
+
+		if (samples__thread_of(samples, i) != j->track->thread)
+			continue;
+		s = samples__get(samples, i);
+		phase = step_track__phase(j->track, j->steps, &s);
+		if (!is_about(j, &s, phase))
+			continue;
+		time.all_ns = saturating__add(time.all_ns, s.weight_ns);
+		if (kinds[s.path] == KIND_WORKERS || s.cause == CAUSE_DATA_WAIT || stacks[s.stack] == STACK_STARTS)
+			time.workers_ns = saturating__add(time.workers_ns, s.weight_ns);
+		else if (kinds[s.path] == KIND_OWN)
+			time.own_ns = saturating__add(time.own_ns, s.weight_ns);
+		if (phase == PHASE_VALIDATION)
+			time.validation_ns = saturating__add(time.validation_ns, s.weight_ns);
+	}
+	free(kinds);
+	free(stacks);
+	return time;
+}
+
+static bool is_half(uint64_t part, uint64_t whole)
+{
+	return whole && part >= whole / 2;
+}
+
+/* ---- what the workers want ---- */
+
+/*
+ * The loader that the process of the steps waits for most, of those where it gets the data that the verdict is about: in
+ * evaluations, or outside of them. NULL: none.
+ */
+static const struct loader *find_loader(const struct judge *j, const struct workers *workers, bool validation)
 {
 	const struct loader *loaders, *most = NULL;
+	bool most_fits = false;
 	size_t cnt;
 
 	loaders = workers__loaders(workers, &cnt);
-	for (size_t i = 0; i < cnt; i++)
-		if (loaders[i].track == j->track && (!most || loaders[i].wait_ns > most->wait_ns))
+	for (size_t i = 0; i < cnt; i++) {
+		bool fits = loaders[i].of_cnt == 1 || loaders[i].place.validation == validation;
+
+		if (loaders[i].track != j->track || fits < most_fits)
+			continue;
+		if (!most || fits > most_fits || loaders[i].wait_ns > most->wait_ns)
 			most = &loaders[i];
+		most_fits = fits;
+	}
 	return most;
 }
 
@@ -98,7 +201,7 @@ static void say_advice(struct judge *j, const struct loader *loader)
 	}
 }
 
-static void advise_workers(struct judge *j)
+static void advise_workers(struct judge *j, bool validation)
 {
 	struct workers *workers = workers__new(j->job, j->steps);
 	static const struct loader none = {.advice = LOADER_UNKNOWN};
@@ -108,7 +211,7 @@ static void advise_workers(struct judge *j)
 		j->err = -ENOMEM;
 		return;
 	}
-	loader = find_loader(j, workers);
+	loader = find_loader(j, workers, validation);
 	if (j->group && j->group->cause == BLAME_EXTRA && !(loader && loader->advice == LOADER_RESTARTS))
 		verdict__say(j, &j->verdict->next,
 			     "persistent_workers=True in the DataLoader, where it starts its workers for each epoch");
@@ -117,23 +220,7 @@ static void advise_workers(struct judge *j)
 	workers__free(workers);
 }
 
-/* Whether a DataLoader without workers got data while samples were taken. */
-static bool has_own_loader(const struct judge *j)
-{
-	const struct stacks *stacks = job__stacks(j->job);
-
-	for (size_t i = 0; i < stacks__path_end(stacks); i++) {
-		struct path path = stacks__path(stacks, i);
-
-		for (uint32_t s = 0; s < path.cnt; s++) {
-			const char *name = job__name(j->job, path.spans[s].name);
-
-			if (name && strstr(name, "DataLoader") && strstr(name, "SingleProcess"))
-				return true;
-		}
-	}
-	return false;
-}
+/* ---- together ---- */
 
 const char verdict__far_files[] = "fewer, larger files (an archive, shards), names that are looked up once, or a "
 				  "copy on a local disk: its server "
@@ -163,12 +250,12 @@ void verdict__advise_input(struct judge *j)
 {
 	struct array *next = &j->verdict->next;
 	const struct step_sum *all = &j->blame->all;
-	bool waited = false;
+	const struct data_time time = find_data_time(j);
+	bool starts = j->group && j->group->cause == BLAME_EXTRA; /* its slow steps start workers: class_of_cause */
+	/* Without samples only that there are workers is known. */
+	bool of_workers = starts || (time.all_ns ? is_half(time.workers_ns, time.all_ns) : j->workers > 0);
 
-	/* A process that waits for workers has some, whether or not the recording identifies them. */
-	for (int phase = 0; phase < PHASE__COUNT; phase++)
-		waited |= all->ns[phase][CAUSE_DATA_WAIT] > 0;
-	if (waited && j->group && verdict__one_waker(j->group) && verdict__failed(j->job, j->group->waker_pid))
+	if (of_workers && j->group && verdict__one_waker(j->group) && verdict__failed(j->job, j->group->waker_pid))
 		verdict__say(j, next,
 			     "a worker died: read its last output, and check in dmesg whether it ran out of memory");
 	else if (j->slow_worker)
@@ -177,20 +264,20 @@ void verdict__advise_input(struct judge *j)
 			"the job waits for one worker, process %u: stepflame report --io says what it does that others "
 			"do not",
 			j->slow_worker);
-	else if (j->far_files && !j->workers)
+	else if (j->far_files && !of_workers)
 		verdict__say(j, next, "%s", verdict__far_files);
 	else if (all->ns[PHASE_DATA][CAUSE_DISK_READ] > MENTION_SHARE * all->total_ns)
 		verdict__say(j, next,
 			     "stepflame report --io says which files are read from disk: faster storage, larger files "
 			     "that are read in order, or a cache in memory");
-	else if (j->workers && gets_data_itself(j))
+	else if (of_workers && gets_data_itself(j))
 		verdict__say(
 			j, next,
 			"less work for each batch in the training process itself (its sampler, unpickling: tensors "
 			"instead of objects): workers, however many, take none of that");
-	else if (waited || j->workers || (j->group && j->group->cause == BLAME_EXTRA))
-		advise_workers(j);
-	else if (has_own_loader(j))
+	else if (of_workers)
+		advise_workers(j, is_half(time.validation_ns, time.all_ns));
+	else if (is_half(time.own_ns, time.all_ns))
 		verdict__say(j, next, "set num_workers in the DataLoader: the training process itself gets the data");
 	else if (j->thread)
 		verdict__say(j, next, "%s", batches_advice[j->thread]);
