@@ -387,7 +387,8 @@ class TestStarts:
         path.write_bytes(r.recording([*records, r.window(0, at * MS)]))
         found = helpers.report(path, "--steps")["verdict"]
         assert found["class"] == ("input-bound" if starts else "extra-work"), found
-        assert ("persistent_workers=True" in found["next"][0]) == starts
+        assert found["next"][0].startswith("make the DataLoader once, with persistent_workers=True: it starts") == starts
+        assert ("persistent_workers" in " ".join(found["next"])) == starts
         assert starts or "Buckets.__iter__" in found["place"]
 
     @pytest.mark.parametrize("functions, starts", KINDS, ids=[*OF_WORKERS, *OF_OTHERS])
@@ -399,6 +400,8 @@ class TestStarts:
             records += step(0, pid, start + 10, start + 12)
         found = report(*head(2), *records)["workers"][0]
         assert (found["advice"] == "restarts") == starts, found["advice"]
+        text = re.sub(r"\s+", " ", report.text)
+        assert ("advice: make the DataLoader once, with persistent_workers=True: the workers start anew for each epoch" in text) == starts
 
 
 class TestLoaders:

@@ -205,10 +205,11 @@ static void print_advice(const struct loader *loader, FILE *out)
 				loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
 		break;
 	case LOADER_RESTARTS:
-		text__paragraph(out,
-				"advice: set persistent_workers=True: the workers start anew for each epoch, which "
-				"takes %.3g s, %.1f %% of the time",
-				loader->restarts_ns / 1e9, percent_of(loader->restarts_ns, loader->observed_ns));
+		text__paragraph(
+			out,
+			"advice: make the DataLoader once, with persistent_workers=True: the workers start anew "
+			"for each epoch, which takes %.3g s, %.1f %% of the time",
+			loader->restarts_ns / 1e9, percent_of(loader->restarts_ns, loader->observed_ns));
 		break;
 	case LOADER_UNEVEN:
 		text__paragraph(out, "advice: there are enough workers on average, but batches differ in duration (try "

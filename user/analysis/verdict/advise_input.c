@@ -134,8 +134,8 @@ static void say_restarts(struct judge *j, const struct loader *loader)
 	double share = fmin(1, (double)loader->restarts_ns / loader->observed_ns);
 
 	verdict__say(j, &j->verdict->next,
-		     "persistent_workers=True in the DataLoader: its workers start anew for each epoch, which takes "
-		     "%.3g s, %.0f %% of the time",
+		     "make the DataLoader once, with persistent_workers=True: its workers start anew for each epoch, "
+		     "which takes %.3g s, %.0f %% of the time",
 		     loader->restarts_ns / 1e9, 100 * share);
 	j->verdict->share = fmax(j->verdict->share, share);
 }
@@ -213,8 +213,9 @@ static void advise_workers(struct judge *j, bool validation)
 	}
 	loader = find_loader(j, workers, validation);
 	if (j->group && j->group->cause == BLAME_EXTRA && !(loader && loader->advice == LOADER_RESTARTS))
-		verdict__say(j, &j->verdict->next,
-			     "persistent_workers=True in the DataLoader, where it starts its workers for each epoch");
+		verdict__say(
+			j, &j->verdict->next,
+			"make the DataLoader once, with persistent_workers=True: it starts its workers for each epoch");
 	else
 		say_advice(j, loader ?: &none);
 	workers__free(workers);
