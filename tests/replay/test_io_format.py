@@ -49,10 +49,10 @@ def wait(thread, start_ms, end_ms, stack, cause="poll", waker=(0, 0), file=0):
 
 
 def stack_of(ident, *functions):
-    """The records of a stack of (file, function), the innermost first."""
+    """The records of a stack of (file, function), or (file, function, its first line), the innermost first."""
     codes = range(1000 * ident, 1000 * ident + 2 * len(functions), 2)
-    for code, (file, function) in zip(codes, functions):
-        yield from (r.name(code, file), r.name(code + 1, function), r.code(code, code, code + 1, lines=[(0, 7)]))
+    for code, (file, function, *first) in zip(codes, functions):
+        yield from (r.name(code, file), r.name(code + 1, function), r.code(code, code, code + 1, *first, lines=[(0, 77)]))
     yield r.stack(ident, [(code, 0) for code in codes])
 
 
@@ -148,6 +148,78 @@ class TestWorkers:
         found = report(*head(2), *self.batches(), *busy)["workers"][0]
         assert (found["advice"], found["advised"]) == (advice, 5)
         assert ("if the disks have so much more to give" in re.sub(r"\s+", " ", report.text)) == (advice == "storage")
+
+    STREAM, FETCH = ("/job/data.py", "Stream.__iter__"), "/venv/torch/utils/data/_utils/fetch.py"
+
+    def streams(self, fetch="_IterableDatasetFetcher.fetch", first=27):
+        """Stack 20, of a worker that goes through a data set; before Python 3.11 the name has no class."""
+        return stack_of(20, self.STREAM, (self.FETCH, fetch, first), (NAMES[4], "_worker_loop"))
+
+    @pytest.mark.parametrize(
+        "fetch, first, advice",
+        [
+            ("_IterableDatasetFetcher.fetch", 27, "shards"),
+            ("fetch", 26, "shards"),
+            ("fetch", 27, "shards"),
+            ("_MapDatasetFetcher.fetch", 49, "more"),
+            ("fetch", 49, "more"),
+            ("fetch", 53, "more"),
+        ],
+    )
+    def test_shards(self, report, fetch, first, advice):
+        """A worker of an IterableDataset that has no shard of it makes no batches: it is not known what more workers would win."""
+        busy = [wait((pid, pid), 0, 1000, 20, cause="sleep") for pid in (100, 101)]
+        found = report(*head(2), *self.streams(fetch, first), *self.batches(), *busy)["workers"][0]
+        is_known = advice == "more"
+        assert found["advice"] == advice and (found["needed"], found["advised"]) == ((5, 5) if is_known else (None, None))
+        text = re.sub(r"\s+", " ", report.text)
+        assert ("more workers help only if the data set" in text) != is_known
+        assert ("would keep up" in text) == ("would take" in text) == is_known
+
+    @pytest.mark.parametrize("workers, advice", [(1, "one_slow"), (2, "shards")])
+    def test_shards_for_some(self, report, workers, advice):
+        """Who has a shard is not slower than those who have none, nor do batches differ."""
+        busy = [wait((pid, pid), 0, 700, 20, cause="sleep") for pid in (100, 101)[:workers]]
+        idle = [wait((pid, pid), 700 if pid < 100 + workers else 0, 1000, IDLE) for pid in (100, 101, 102, 103)]
+        waits = []
+        for i in range(100):
+            waits += [wait(MAIN, i * 10, i * 10 + 6, LOADS, waker=(100 + i % workers, 1)), r.sample(*MAIN, r.CPU, (i * 10 + 7) * MS, MS)]
+        found = report(*head(4), *self.streams(), *waits, *busy, *idle)["workers"][0]
+        text = re.sub(r"\s+", " ", report.text)
+        assert found["advice"] == advice and "slower than the others" not in text and "batches differ" not in text
+        assert ("worker 0 (pid 100) has more of the data set's shards than the others, or slower ones" in text) == (advice == "one_slow")
+
+    OTHER, OWN, SERVER, CHILD = (101, 101), (100, 105), (200, 201), (300, 300)
+
+    @pytest.mark.parametrize(
+        "cause, waker, share, says",
+        [
+            ("lock", OTHER, 0.6, "they wait for each other"),
+            ("lock", OTHER, 0.4, None),
+            ("lock", (0, 0), 0.6, None),  # it is not known whom it waits for
+            ("lock", OWN, 0.6, None),  # a thread of its own
+            ("socket", SERVER, 0.6, "they wait for process 200"),
+            ("pipe", SERVER, 0.6, "they wait for process 200"),
+            ("poll", SERVER, 0.6, "they wait for process 200"),
+            ("pipe", CHILD, 0.6, None),  # each worker has its own
+            ("disk_read", SERVER, 0.6, "storage"),
+        ],
+    )
+    def test_workers_that_wait_for_each_other(self, report, cause, waker, share, says):
+        """Or for one process, that all ask: more workers may wait longer, and nothing is promised of them."""
+        others = [r.target(200, role=r.CHILD, parent=10), r.target(300, role=r.CHILD, parent=100), r.target(301, role=r.CHILD, parent=101)]
+        until, busy = int(1000 * share), []
+        for pid in (100, 101):
+            by = {self.OTHER: (201 - pid, 201 - pid), self.CHILD: (pid + 200, pid + 200), self.OWN: (pid, 105)}.get(waker, waker)
+            begun = 0 if pid == 100 else 1000 - until  # one after the other
+            parts = [(0, begun, "sleep", (0, 0)), (begun, begun + until, cause, by), (begun + until, 1000, "sleep", (0, 0))]
+            busy += [wait((pid, pid), start, end, WORKS, why, waker=who) for start, end, why, who in parts if start < end]
+        found = report(*head(2), *others, *self.batches(), *busy)["workers"][0]
+        text = re.sub(r"\s+", " ", report.text)
+        assert found["advice"] == {None: "more", "storage": "storage"}.get(says, "turns")
+        if found["advice"] == "turns":
+            assert "for 60 % of their work " + says in text
+            assert found["needed"] is found["advised"] is None and "would keep up" not in text and "would take" not in text
 
     @pytest.mark.parametrize(
         "pool,python,advice",
@@ -322,16 +394,49 @@ class TestVerdict:
         assert helpers.report(tmp_path / "made.rec", "--io")["workers"][0]["advice"] == advice
         assert found["next"][0].startswith(says), found["next"]
 
-    @pytest.mark.parametrize("cause", [None, "disk_write"])
+    STREAMS = [*stack_of(20, ("/job/data.py", "Stream.__iter__"), ("/venv/torch/utils/data/_utils/fetch.py", "_IterableDatasetFetcher.fetch"), (NAMES[4], NAMES[5]))]
+    SERVER = [r.target(200, role=r.CHILD, parent=10)]
+
+    @pytest.mark.parametrize(
+        "records, stack, cause, waker, says",
+        [
+            (STREAMS, 20, "sleep", 0, "only if its data set has as many shards"),
+            (SERVER, WORKS, "socket", 200, "less to ask of process 200, for which its DataLoader workers wait for 100 % of their work"),
+            (SERVER, WORKS, "lock", 100, "a lock, a file or a connection of its own for each DataLoader worker"),
+        ],
+        ids=["shards", "server", "lock"],
+    )
+    def test_no_promise(self, tmp_path, records, stack, cause, waker, says):
+        """Of workers that have no more shards, or wait for each other, nobody knows what more of them would win."""
+        busy = []
+        for pid in (100, 101):
+            by = 201 - pid if waker == 100 else waker
+            busy += [wait((pid, pid), 10 * i, 10 * i + 10, stack, cause=cause, waker=(by, by)) for i in range(100)]
+        found = self.found(tmp_path, [(7, LOADS, "poll", 100), (1, LOADS, None, 0)], [*records, *busy])
+        assert says in found["next"][0] and "would take" not in found["next"][0], found["next"]
+        assert "would take" not in helpers.stepflame("report", tmp_path / "made.rec").stdout
+
+    @pytest.mark.parametrize("cause", [None, "sleep"])
     @pytest.mark.parametrize("label, says", [(1, "in the training process itself"), (50, "set num_workers in the DataLoader")])
     def test_the_loader_that_trains(self, tmp_path, label, says, cause):
         """The workers are of an evaluation, for which the job waits now and then; what trains has a DataLoader of its own, with workers or without."""
-        lines = [*stack_of(20, ("/job/data.py", "Rows.__getitem__"), LOOP), r.path(2, [(r.EVALUATE, 51), (r.LABEL, 1)]), r.name(51, "evaluate_model")]
+        lines = [*stack_of(20, ("/job/data.py", "Rows.__getitem__"), LOOP), r.path(2, [(r.VALIDATION, 51), (r.LABEL, 1)]), r.name(51, "evaluate_model")]
         evaluation = [r.sample(*MAIN, r.WAIT, (100 * i + 99) * MS, 9 * MS // 10, LOADS, 2, cause="poll", waker=(100, 100)) for i in range(10)]
         found = self.found(tmp_path, [(8, 20, cause, 0)], [*lines, *evaluation, wait((100, 100), 0, 1000, IDLE)], label=label)
         assert found["class"] == "input-bound", found
         if label == 50 or not cause:
             assert says in found["next"][0]
+
+    def test_the_workers_that_train(self, tmp_path):
+        """An evaluation behind the steps waits longer for workers of its own, of which nothing is known."""
+        pipes = [r.target(102, role=r.WORKER, parent=10), r.pipe(100, 7, writes=50), r.pipe(101, 7, writes=50), r.pipe(102, 8, writes=5)]
+        pipes += [r.pipe(10, 7, messages=100, first_ns=7 * MS, last_ns=997 * MS, active=(990 * MS, 99)), r.pipe(10, 8, messages=5, first_ns=1900 * MS, last_ns=1950 * MS)]
+        evaluation = [r.name(51, "evaluate_model"), r.path(2, [(r.VALIDATION, 51), (r.LABEL, 1)]), wait((102, 102), 1000, 1900, WORKS, cause="sleep")]
+        evaluation += [r.sample(*MAIN, r.WAIT, 1900 * MS, 890 * MS, LOADS, 2, cause="poll", waker=(102, 102))]
+        busy = [wait((pid, pid), 0, 1000, WORKS, cause="sleep") for pid in (100, 101)]
+        found = self.found(tmp_path, [(7, LOADS, "poll", 100), (1, LOADS, None, 0)], [*pipes, *busy, *evaluation])
+        assert [x["wait_s"] for x in helpers.report(tmp_path / "made.rec", "--io")["workers"]] == [0.7, 0.89]
+        assert found["next"][0].startswith("more DataLoader workers: with 7 "), found["next"]
 
     def test_workers_that_wait_for_a_disk(self, tmp_path):
         busy = [wait((pid, pid), 0, 1000, WORKS, cause="disk_read") for pid in (100, 101)]
@@ -375,7 +480,7 @@ class TestStarts:
     @pytest.mark.parametrize("functions, starts", KINDS, ids=[*OF_WORKERS, *OF_OTHERS])
     def test_slow_steps(self, tmp_path, functions, starts):
         """Every 20th step takes 40 ms more."""
-        records, at = [*head(0), *stack_of(20, *functions), *stack_of(21, LOOP)], 0
+        records, at = [*head(0, end_ms=2400), *stack_of(20, *functions), *stack_of(21, LOOP)], 0
         records.append(r.boundary(10, 10, 0, 0, rule=2))
         for i in range(200):
             extra = 40 if i % 20 == 19 else 0
@@ -384,7 +489,7 @@ class TestStarts:
             at += 10 + extra
             records.append(r.boundary(10, 10, i + 1, at * MS, [extra * MS, 0, 8 * MS, 2 * MS], 2))
         path = tmp_path / "made.rec"
-        path.write_bytes(r.recording([*records, r.window(0, at * MS)]))
+        path.write_bytes(r.recording(records))
         found = helpers.report(path, "--steps")["verdict"]
         assert found["class"] == ("input-bound" if starts else "extra-work"), found
         assert found["next"][0].startswith("make the DataLoader once, with persistent_workers=True: it starts") == starts
@@ -394,10 +499,11 @@ class TestStarts:
     @pytest.mark.parametrize("functions, starts", KINDS, ids=[*OF_WORKERS, *OF_OTHERS])
     def test_workers_that_replace_others(self, report, functions, starts):
         """For 300 ms of a second, between the batches of a worker and those of the one that replaces it."""
-        records = [*stack_of(20, *functions), r.sample(*MAIN, r.CPU, 600 * MS, 300 * MS, 20)]
+        records = [*stack_of(20, *functions)]
         for pid, start in ((100, 0), (101, 700)):
             records += [wait((pid, pid), start + 30 * i, start + 30 * i + 30, WORKS, cause="sleep") for i in range(10)]
-            records += step(0, pid, start + 10, start + 12)
+            records += [wait(MAIN, start + 10, start + 12, LOADS, waker=(pid, pid)), r.sample(*MAIN, r.CPU, (start + 300) * MS, 100 * MS)]
+            records += [r.sample(*MAIN, r.CPU, 600 * MS, 300 * MS, 20)] if not start else []
         found = report(*head(2), *records)["workers"][0]
         assert (found["advice"] == "restarts") == starts, found["advice"]
         text = re.sub(r"\s+", " ", report.text)

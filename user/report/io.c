@@ -159,6 +159,18 @@ static int print_worker(struct job *job, const struct loader *loader, const stru
 	return err;
 }
 
+static void print_turns(const struct loader *loader, FILE *out)
+{
+	char whom[48] = "each other (a lock, say)";
+
+	if (loader->server)
+		snprintf(whom, sizeof(whom), "process %u", REC_PID(loader->server));
+	text__paragraph(out,
+			"advice: do not add workers before these wait for less: for %.0f %% of their work they wait "
+			"for %s, and more of them would wait, too",
+			100 * loader->awaited_share, whom);
+}
+
 static void print_advice(const struct loader *loader, FILE *out)
 {
 	if (loader->needed && loader->advice != LOADER_ONE_SLOW)
@@ -177,11 +189,20 @@ static void print_advice(const struct loader *loader, FILE *out)
 		text__paragraph(out, "advice: the workers keep up; more of them would not help");
 		break;
 	case LOADER_ONE_SLOW:
-		text__paragraph(out,
-				"advice: worker %u (pid %u) is slower than the others and causes %.0f %% of the "
-				"waits; find out why before you add workers",
-				loader->slow, REC_PID(loader->workers[loader->slow].pid),
-				percent_of(loader->workers[loader->slow].wait_ns, loader->wait_ns));
+		text__paragraph(out, "advice: worker %u (pid %u) %s and causes %.0f %% of the waits; %s", loader->slow,
+				REC_PID(loader->workers[loader->slow].pid),
+				loader->is_stream ? "has more of the data set's shards than the others, or slower ones,"
+						  : "is slower than the others",
+				percent_of(loader->workers[loader->slow].wait_ns, loader->wait_ns),
+				loader->is_stream ? "more workers help only if it has as many"
+						  : "find out why before you add workers");
+		break;
+	case LOADER_SHARDS:
+		text__paragraph(out, "advice: more workers help only if the data set, an IterableDataset, has as many "
+				     "shards: a worker that has none makes no batches");
+		break;
+	case LOADER_TURNS:
+		print_turns(loader, out);
 		break;
 	case LOADER_CPU_FULL:
 		text__paragraph(out, "advice: do not add workers; the CPU is full, or would be with so many");
@@ -381,8 +402,8 @@ SHAPE(loader_shape, "loader",
 
 static json_t *json_loader(struct job *job, const struct loader *loader)
 {
-	static const char *const advice[] = {"unknown",  "keeps_up", "one_slow", "cpu_full", "more",
-					     "restarts", "uneven",   "threads",  "storage"};
+	static const char *const advice[] = {"unknown", "keeps_up", "one_slow", "cpu_full", "more",  "restarts",
+					     "uneven",  "threads",  "storage",  "turns",    "shards"};
 	json_t *workers = json_array(), *ahead = json_null();
 	struct table table = {.list = workers};
 	int failed = 0;

@@ -230,6 +230,13 @@ const char *summary_text__advice(const struct loader *loader, char out[SUMMARY_A
 		return "; they wait for disks";
 	case LOADER_CPU_FULL:
 		return "; more would find no free CPU";
+	case LOADER_SHARDS:
+		return "; more help only if the data set has as many shards";
+	case LOADER_TURNS:
+		if (!loader->server)
+			return "; they wait for each other";
+		snprintf(out, SUMMARY_ADVICE_BYTES, "; they wait for process %u", REC_PID(loader->server));
+		break;
 	case LOADER_MORE:
 		snprintf(out, SUMMARY_ADVICE_BYTES, "; with %u a batch would take %.3g ms", loader->advised,
 			 loader->reach_ns / 1e6);
@@ -243,7 +250,8 @@ const char *summary_text__advice(const struct loader *loader, char out[SUMMARY_A
 			 loader->restarts_ns / 1e9);
 		break;
 	case LOADER_ONE_SLOW:
-		snprintf(out, SUMMARY_ADVICE_BYTES, "; worker %u is slower than the others", loader->slow);
+		snprintf(out, SUMMARY_ADVICE_BYTES, "; worker %u %s", loader->slow,
+			 loader->is_stream ? "has more shards, or slower ones" : "is slower than the others");
 		break;
 	}
 	return out;

@@ -3,7 +3,8 @@
  * A model of a DataLoader: each of n workers makes a batch in time P, and the process uses one in
  * time C, so a batch takes the larger of C and P/n, but never less than the CPU time that it costs
  * all of them, spread over the CPUs. The model holds while workers do not slow each other down: with
- * CPU to spare, and with no worker slower than the others.
+ * CPU to spare, and with no worker slower than the others. How many may share the work of an IterableDataset, only its
+ * program knows.
  */
 #include "user/analysis/loader/advice.h"
 
@@ -22,6 +23,7 @@
 #define COMPUTES       0.5 /* and at least so much of it on a CPU or in such waits: otherwise more workers wait at one time */
 #define CROWDED        0.25 /* of the workers' time on CPUs and in waits for them: that of threads without Python */
 #define BY_STORAGE     0.5  /* of the workers' time: they wait for disks */
+#define BY_OTHERS      0.5  /* of the workers' time: they wait for each other, or for one process */
 #define WORTH          0.9  /* of the time of a batch: more workers are worth it if it takes no longer then */
 #define BATCHES_ENOUGH 10
 #define RESTARTS       0.05 /* of the time, in starts of workers that replace others; */
@@ -141,6 +143,7 @@ struct work {
 	uint64_t busy_ns, cpu_ns, queued_ns, storage_ns; /* of their main threads */
 	uint64_t others_cpu_ns;
 	uint64_t pool_cpu_ns, pool_queued_ns;
+	uint64_t turns_ns;
 };
 
 static struct work add_up(struct loader *loader)
@@ -158,7 +161,9 @@ static struct work add_up(struct loader *loader)
 		all.others_cpu_ns = saturating__add(all.others_cpu_ns, worker->others_cpu_ns);
 		all.pool_cpu_ns = saturating__add(all.pool_cpu_ns, worker->pool_cpu_ns);
 		all.pool_queued_ns = saturating__add(all.pool_queued_ns, worker->pool_queued_ns);
+		all.turns_ns = saturating__add(all.turns_ns, worker->turns_ns);
 		threads += worker->pool_cnt;
+		loader->is_stream |= worker->is_stream;
 	}
 	loader->threads = loader->worker_cnt ? 1 + threads / loader->worker_cnt : 0;
 	return all;
@@ -171,6 +176,45 @@ static bool has_crowd(const struct loader *loader, const struct work *all)
 
 	return pool && loader->cpus && pool >= CROWDED * (pool + all->cpu_ns + all->queued_ns) &&
 	       (uint64_t)loader->threads * loader->at_once > loader->cpus;
+}
+
+/* How long all workers together wait for that process; of those of which a worker knows only the one that it awaits most. */
+static uint64_t server_ns(const struct loader *loader, uint32_t server)
+{
+	uint64_t ns = 0;
+
+	for (size_t i = 0; server && i < loader->worker_cnt; i++)
+		if (loader->workers[i].server == server)
+			ns = saturating__add(ns, loader->workers[i].server_ns);
+	return ns;
+}
+
+/* Sets for whom the workers wait. */
+static void find_awaited(struct loader *loader, const struct work *all)
+{
+	uint64_t most_ns = 0;
+
+	for (size_t i = 0; i < loader->worker_cnt; i++) {
+		uint64_t ns = server_ns(loader, loader->workers[i].server);
+
+		if (ns <= most_ns)
+			continue;
+		most_ns = ns;
+		loader->server = loader->workers[i].server;
+	}
+	if (most_ns < all->turns_ns)
+		loader->server = 0;
+	loader->awaited_share = all->busy_ns ? ((double)all->turns_ns + most_ns) / all->busy_ns : 0;
+}
+
+/* More workers would be better, by the model; whether they may be. */
+static enum loader_advice advise_more(const struct loader *loader, const struct work *all)
+{
+	if (loader->awaited_share >= BY_OTHERS)
+		return LOADER_TURNS;
+	if (loader->is_stream)
+		return LOADER_SHARDS;
+	return all->storage_ns >= BY_STORAGE * all->busy_ns ? LOADER_STORAGE : LOADER_MORE;
 }
 
 static enum loader_advice choose_advice(struct loader *loader, const struct work *all)
@@ -197,8 +241,8 @@ static enum loader_advice choose_advice(struct loader *loader, const struct work
 		return has_crowd(loader, all) ? LOADER_THREADS : LOADER_CPU_FULL;
 	loader->advised = ceil((double)loader->produce_ns / loader->reach_ns);
 	if (loader->advised <= loader->at_once)
-		return LOADER_UNEVEN;
-	return all->storage_ns >= BY_STORAGE * all->busy_ns ? LOADER_STORAGE : LOADER_MORE;
+		return loader->is_stream ? LOADER_SHARDS : LOADER_UNEVEN; /* some may have no shard */
+	return advise_more(loader, all);
 }
 
 void advice__find(struct loader *loader, uint32_t cpus)
@@ -209,5 +253,9 @@ void advice__find(struct loader *loader, uint32_t cpus)
 	if (!loader->observed_ns || loader->batches < BATCHES_ENOUGH)
 		return;
 	find_times(loader, all.busy_ns);
+	find_awaited(loader, &all);
 	loader->advice = choose_advice(loader, &all);
+	if (loader->advice == LOADER_TURNS || loader->advice == LOADER_SHARDS ||
+	    (loader->advice == LOADER_ONE_SLOW && loader->is_stream))
+		loader->needed = loader->advised = 0;
 }

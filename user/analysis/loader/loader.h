@@ -24,7 +24,11 @@ struct worker {
 	uint64_t first_ns, last_ns; /* first and last time seen */
 	/* Times of its main thread. Idle: it waits for what to load next. */
 	uint64_t seen_ns, idle_ns, cpu_ns, queued_ns;
-	uint64_t storage_ns;    /* it waits for disks and file systems */
+	uint64_t storage_ns; /* it waits for disks and file systems */
+	/* It waits for another worker, to let a lock go say; and for one other process that is no child of its own. */
+	uint64_t turns_ns, server_ns;
+	uint32_t server;        /* the pid of that one, of those for which it waits longest; 0: none */
+	bool is_stream;         /* it goes through an IterableDataset, of which it has a part */
 	uint64_t others_cpu_ns; /* all its other threads */
 	/* Of those without Python, which compute for operators: on a CPU, and waiting for one. */
 	uint64_t pool_cpu_ns, pool_queued_ns;
@@ -66,6 +70,8 @@ enum loader_advice {
 	LOADER_UNEVEN,   /* enough workers on average, but batches take unequal times, or epochs are short */
 	LOADER_THREADS,  /* more workers would find no free CPU: the workers' own threads have them */
 	LOADER_STORAGE,  /* more workers would be better, if the disk from which the workers read has more to give */
+	LOADER_TURNS,    /* the workers wait for each other, or for one process: more would wait, too */
+	LOADER_SHARDS,   /* more workers would be better, if their data set can be split among as many */
 };
 
 /*
@@ -114,10 +120,13 @@ struct loader {
 	uint64_t batch_ns;    /* the actual time per batch, including waits; 0: not known */
 	uint32_t slow;        /* index of a worker slower than the others; WORKER_NONE: no such worker */
 	enum loader_advice advice;
-	uint32_t cpus;    /* that the process may use; 0: not known */
-	uint32_t threads; /* of a worker, that compute; with its main thread */
-	uint32_t needed;  /* workers that would keep up, from produce_ns and consume_ns */
-	uint32_t advised; /* the same, or as many as take all CPUs, if those are fewer */
+	bool is_stream;       /* of an IterableDataset: each worker goes through its own shards of it */
+	double awaited_share; /* of the workers' work: waits for each other, or for one process */
+	uint32_t server;      /* the pid of that process; 0: for each other, mostly */
+	uint32_t cpus;        /* that the process may use; 0: not known */
+	uint32_t threads;     /* of a worker, that compute; with its main thread */
+	uint32_t needed;      /* workers that would keep up, from produce_ns and consume_ns; 0: not known */
+	uint32_t advised;     /* the same, or as many as take all CPUs, if those are fewer */
 };
 
 #endif

@@ -130,3 +130,42 @@ uint8_t *worker_stacks__new(const struct job *job)
 	free(functions);
 	return found;
 }
+
+/*
+ * _IterableDatasetFetcher.fetch (torch/utils/data/_utils/fetch.py). Before Python 3.11 the name has no class; the function
+ * begins in line 26 or 27 of torch 1.13 and 2.6, that of _MapDatasetFetcher in line 53 or 49.
+ */
+#define STREAM_LAST_LINE 40
+
+static bool makes_of_stream(const struct job *job, uint32_t number)
+{
+	struct code code = stacks__code(job__stacks(job), number);
+	const char *name = job__name(job, code.name);
+
+	if (!name || !is_function_of_file(job, number, "torch/utils/data/_utils/fetch.py", "fetch"))
+		return false;
+	return strchr(name, '.') ? !strncmp(name, "_Iterable", strlen("_Iterable"))
+				 : code.first_line <= STREAM_LAST_LINE;
+}
+
+bool *worker_stacks__streams(const struct job *job)
+{
+	const struct stacks *stacks = job__stacks(job);
+	size_t end = stacks__stack_end(stacks), code_end = stacks__code_end(stacks);
+	bool *functions = calloc(code_end, sizeof(*functions)), *found = calloc(end, sizeof(*found));
+
+	for (size_t i = 0; functions && i < code_end; i++)
+		functions[i] = makes_of_stream(job, i);
+	for (size_t i = 0; found && functions && i < end; i++) {
+		struct stack stack = stacks__stack(stacks, i);
+
+		for (uint32_t f = 0; f < stack.cnt && !found[i]; f++)
+			found[i] = functions[stack.frames[f].code];
+	}
+	if (!functions) {
+		free(found);
+		found = NULL;
+	}
+	free(functions);
+	return found;
+}

@@ -16,5 +16,7 @@ enum worker_stack {
 
 /* enum worker_stack by stack, malloc'ed. NULL: no memory. */
 uint8_t *worker_stacks__new(const struct job *job);
+/* By stack: whether a batch is made from an IterableDataset; malloc'ed. NULL: no memory. */
+bool *worker_stacks__streams(const struct job *job);
 
 #endif

@@ -95,6 +95,7 @@ struct workers {
 	const struct steps *steps;
 	struct by_thread by_thread;
 	uint8_t *stacks; /* enum worker_stack by stack */
+	bool *streams;   /* by stack */
 };
 
 /* ---- processes ---- */
@@ -170,11 +171,46 @@ static bool is_for_storage(unsigned int cause)
 	       cause == CAUSE_FILE_SYSTEM || cause == CAUSE_PAGE_FAULT;
 }
 
-static void measure_worker(const struct workers *w, struct worker *worker)
+/*
+ * Whether the worker waits for what another process does, as for a lock that it holds, or an answer. Its own children
+ * work for it alone.
+ */
+static bool is_for_a_process(const struct workers *w, const struct worker *worker, const struct sample *s)
+{
+	const struct rec_target *other = s->waker_pid ? job__target(w->job, s->waker_pid) : NULL;
+
+	if (!s->waker_pid || s->waker_pid == worker->pid || (other && other->parent_pid == worker->pid))
+		return false;
+	return s->passed || s->cause == CAUSE_LOCK || s->cause == CAUSE_PIPE || s->cause == CAUSE_SOCKET ||
+	       s->cause == CAUSE_POLL || s->cause == CAUSE_THREAD_WAIT;
+}
+
+/* Adds what a worker does between batches. servers: slot 0, waits by pid. 0 or -ENOMEM. */
+static int add_work(const struct workers *w, const struct loader *whole, struct worker *worker, const struct sample *s,
+		    struct histograms *servers)
+{
+	worker->is_stream |= w->streams[s->stack];
+	if (s->kind != SAMPLE_WAIT)
+		return 0;
+	if (is_for_storage(s->cause))
+		worker->storage_ns = saturating__add(worker->storage_ns, s->weight_ns);
+	if (!is_for_a_process(w, worker, s))
+		return 0;
+	if (find_worker(whole, s->waker_pid) == WORKER_NONE)
+		return histograms__add(servers, 0, s->waker_pid, s->weight_ns);
+	worker->turns_ns = saturating__add(worker->turns_ns, s->weight_ns);
+	return 0;
+}
+
+/* 0 or -ENOMEM. */
+static int measure_worker(const struct workers *w, const struct loader *whole, struct worker *worker)
 {
 	uint32_t thread = by_thread__find(&w->by_thread, worker->pid, worker->pid);
+	struct histograms servers = {0};
+	struct histogram_top top = {0};
+	int err = 0;
 
-	for (size_t i = 0; i < by_thread__cnt(&w->by_thread, thread); i++) {
+	for (size_t i = 0; i < by_thread__cnt(&w->by_thread, thread) && !err; i++) {
 		struct sample s = by_thread__get(&w->by_thread, thread, i);
 
 		worker->seen_ns = saturating__add(worker->seen_ns, s.weight_ns);
@@ -185,11 +221,17 @@ static void measure_worker(const struct workers *w, struct worker *worker)
 			worker->cpu_ns = saturating__add(worker->cpu_ns, s.weight_ns);
 		else if (s.cause == CAUSE_RUN_QUEUE)
 			worker->queued_ns = saturating__add(worker->queued_ns, s.weight_ns);
-		else if (w->stacks[s.stack] == STACK_IDLE)
+		else if (w->stacks[s.stack] == STACK_IDLE) {
 			worker->idle_ns = saturating__add(worker->idle_ns, s.weight_ns);
-		else if (is_for_storage(s.cause))
-			worker->storage_ns = saturating__add(worker->storage_ns, s.weight_ns);
+			continue;
+		}
+		err = add_work(w, whole, worker, &s, &servers);
 	}
+	histograms__top(&servers, 1, 1, &top);
+	worker->server = top.total ? top.value : 0;
+	worker->server_ns = top.total;
+	histograms__free(&servers);
+	return err;
 }
 
 /* The part of a sample that lies between two instants. */
@@ -645,7 +687,7 @@ static int make_process(struct workers *w, uint32_t pid)
 	measure_main_cpu(w, &whole);
 	failed = loader__find_workers(w, &whole);
 	for (size_t i = 0; i < whole.worker_cnt && !failed; i++)
-		measure_worker(w, (struct worker *)&whole.workers[i]);
+		failed = measure_worker(w, &whole, (struct worker *)&whole.workers[i]);
 	failed = failed || loader_parts__find_iterators(&parts, w->job, &whole) || find_all_waits(w, &whole) ||
 		 loader_parts__group(&parts, &whole);
 	if (!failed && parts.cnt > 1) {
@@ -686,7 +728,7 @@ struct workers *workers__new(struct job *job, const struct steps *steps)
 	w->steps = steps;
 	w->samples = job__samples(job);
 	if (!w->samples || by_thread__new(w->samples, &w->by_thread) || !(w->stacks = worker_stacks__new(w->job)) ||
-	    make_loaders(w)) {
+	    !(w->streams = worker_stacks__streams(w->job)) || make_loaders(w)) {
 		workers__free(w);
 		return NULL;
 	}
@@ -704,6 +746,7 @@ void workers__free(struct workers *w)
 	free(loaders);
 	by_thread__release(&w->by_thread);
 	free(w->stacks);
+	free(w->streams);
 	free(w);
 }
 

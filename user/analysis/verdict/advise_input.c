@@ -140,6 +140,40 @@ static void say_restarts(struct judge *j, const struct loader *loader)
 	j->verdict->share = fmax(j->verdict->share, share);
 }
 
+static void say_slow(struct judge *j, const struct loader *loader)
+{
+	struct array *next = &j->verdict->next;
+	uint32_t pid = REC_PID(loader->workers[loader->slow].pid);
+
+	if (loader->is_stream)
+		verdict__say(
+			j, next,
+			"more and equal shards of the data set: DataLoader worker %u (process %u) has more of them "
+			"than the others, or slower ones",
+			loader->slow, pid);
+	else
+		verdict__say(j, next,
+			     "find out why worker %u (process %u) is slower than the other DataLoader workers before "
+			     "you add some; stepflame report --io says what it does",
+			     loader->slow, pid);
+}
+
+static void say_turns(struct judge *j, const struct loader *loader)
+{
+	struct array *next = &j->verdict->next;
+
+	if (loader->server)
+		verdict__say(j, next,
+			     "less to ask of process %u, for which its DataLoader workers wait for %.0f %% of their "
+			     "work (a copy in each, more at a time): more of them would wait, too",
+			     REC_PID(loader->server), 100 * loader->awaited_share);
+	else
+		verdict__say(j, next,
+			     "a lock, a file or a connection of its own for each DataLoader worker: they wait for each "
+			     "other for %.0f %% of their work, and more of them would wait, too",
+			     100 * loader->awaited_share);
+}
+
 /* The advice of `report --io` about a loader's workers, in a sentence. */
 static void say_advice(struct judge *j, const struct loader *loader)
 {
@@ -162,10 +196,16 @@ static void say_advice(struct judge *j, const struct loader *loader)
 				     "more of them would not help");
 		break;
 	case LOADER_ONE_SLOW:
-		verdict__say(j, next,
-			     "find out why worker %u (process %u) is slower than the other DataLoader workers before "
-			     "you add some; stepflame report --io says what it does",
-			     loader->slow, REC_PID(loader->workers[loader->slow].pid));
+		say_slow(j, loader);
+		break;
+	case LOADER_SHARDS:
+		verdict__say(
+			j, next,
+			"more DataLoader workers, only if its data set has as many shards: of an IterableDataset, a "
+			"worker that has none makes no batches");
+		break;
+	case LOADER_TURNS:
+		say_turns(j, loader);
 		break;
 	case LOADER_CPU_FULL:
 		verdict__say(j, next,
