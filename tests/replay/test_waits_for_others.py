@@ -186,6 +186,31 @@ def test_meanwhile(tmp_path, rest, advice, share):
     assert found["share"] == pytest.approx(share, abs=0.01), found
 
 
+@pytest.mark.parametrize("stack, class_name", [(HANDOVER, "thread-bound"), (214, "input-bound")])
+@pytest.mark.parametrize("native, python, advice", [
+    ("_PyEval_EvalFrameDefault (python3.11)", "3.11.2", "more processes"),
+    ("_PyEval_EvalFrameDefault (python3.14t)", "3.14.2t", "more threads or processes"),  # free-threaded
+    ("inflate (libz.so.1)", "3.11.2", "more threads or processes"),
+])
+def test_busy_in_python(tmp_path, stack, class_name, native, python, advice):
+    """Another thread that runs Python takes none of the work of the one that the steps wait for."""
+
+    def of_step(index, start):
+        if not index:
+            yield rec.name(400, native)
+            yield rec.target(PID, python=python)
+        yield rec.sample(*THREAD, rec.CPU, start + WAIT - MS // 10, 13 * MS, READING, native=400)
+        yield rec.sample(PID, PID, rec.WAIT, start + WAIT, WAIT, stack, FORWARD, cause="lock", waker=THREAD)
+        if class_name == "input-bound":  # in front of the model
+            yield rec.sample(PID, PID, rec.CPU, start + WAIT + MS, MS, 211, FORWARD)
+        yield rec.sample(PID, PID, rec.CPU, start + STEP - MS, 2 * MS, 212, BACKWARD)
+        yield rec.sample(*THREAD, rec.CPU, start + STEP - MS // 20, 5 * MS, READING, native=400)
+
+    found = verdict(tmp_path, of_step)["verdict"]
+    assert found["class"] == class_name, found
+    assert advice in found["next"][0] and ("GIL" in found["next"][0]) == (advice == "more processes"), found["next"]
+
+
 OTHER, IN_C = 0, 1  # enum awaited_kind
 
 
@@ -342,7 +367,7 @@ def test_in_front_beside_an_evaluation(tmp_path):
         if not index:
             yield rec.name(400, alone)
             yield rec.name(401, "evaluate_model")
-            yield rec.path(evaluating, [(rec.EVALUATE, 401), (rec.LABEL, 400)])
+            yield rec.path(evaluating, [(rec.VALIDATION, 401), (rec.LABEL, 400)])
             yield rec.path(reading, [(rec.LABEL, 400)])
         yield from plain(10 * MS)(index, start)
         if index % 50 == 0:

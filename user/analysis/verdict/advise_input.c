@@ -264,8 +264,7 @@ static void advise_workers(struct judge *j, bool validation)
 /* ---- together ---- */
 
 const char verdict__far_files[] = "fewer, larger files (an archive, shards), names that are looked up once, or a "
-				  "copy on a local disk: its server "
-				  "answers each open and look-up";
+				  "copy on a local disk: its server answers each open and look-up";
 
 static const char *const batches_advice[] = {
 	[AWAITED_OTHER] = "ask for batches earlier, while the model works, or more threads or processes that get them",
@@ -276,6 +275,17 @@ static const char *const batches_advice[] = {
 	[AWAITED_TURNS] = "hold the lock for less of what the threads do that get batches, who wait for each other, or "
 			  "processes of which each has its own: more threads win nothing",
 };
+
+static const char *find_batches_advice(const struct judge *j)
+{
+	if (j->shares_gil && j->thread == AWAITED_OTHER)
+		return "ask for batches earlier, while the model works, or more processes that get them: their work "
+		       "is Python, and more threads would wait for each other's GIL";
+	if (j->shares_gil && j->thread == AWAITED_BUSY)
+		return "more processes that get batches, or less work for each: one is too slow for the model, and its "
+		       "work is Python: more threads would wait for each other's GIL";
+	return batches_advice[j->thread];
+}
 
 /* Whether the process of the steps works for more than half of the time that getting data takes, and does not wait for workers. */
 static bool gets_data_itself(const struct judge *j)
@@ -321,7 +331,7 @@ void verdict__advise_input(struct judge *j)
 	else if (is_half(time.own_ns, time.all_ns))
 		verdict__say(j, next, "set num_workers in the DataLoader: the training process itself gets the data");
 	else if (j->thread)
-		verdict__say(j, next, "%s", batches_advice[j->thread]);
+		verdict__say(j, next, "%s", find_batches_advice(j));
 	else
 		verdict__say(
 			j, next,

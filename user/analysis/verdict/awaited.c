@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "include/waits.h"
 #include "user/analysis/place/place.h"
@@ -41,6 +42,7 @@ struct threads_search {
 	struct array awaited;       /* struct awaited, in time order */
 	struct places places;       /* slot 0: what they do while the steps wait for them */
 	uint64_t cause[CAUSE__END]; /* likewise, by cause */
+	uint64_t python_ns;         /* likewise, in the interpreter, or waiting for its lock */
 	uint64_t idle_ns, busy_ns;  /* while the steps do not: they wait to be asked, or work */
 };
 
@@ -191,6 +193,11 @@ static void add_outside(struct threads_search *f, const struct sample *s, bool i
 		f->busy_ns = saturating__add(f->busy_ns, outside_ns(f, s));
 }
 
+static bool is_python(const struct threads_search *f, const struct sample *s)
+{
+	return s->kind == SAMPLE_CPU ? cpu_class__of(f->j->job, s, PHASE_OTHER) == CPU_PYTHON : s->cause == CAUSE_GIL;
+}
+
 static int find_what_it_does(struct threads_search *f, struct place *place)
 {
 	static const bool slots[][2] = {{true, false}, {false, true}};
@@ -210,6 +217,8 @@ static int find_what_it_does(struct threads_search *f, struct place *place)
 				continue;
 			err = places__add(&f->places, 0, &s);
 			f->cause[s.cause] = saturating__add(f->cause[s.cause], s.weight_ns);
+			if (is_python(f, &s))
+				f->python_ns = saturating__add(f->python_ns, s.weight_ns);
 		}
 	}
 	return err ?: places__find(&f->places, &ask, place);
@@ -384,6 +393,18 @@ static enum awaited_thread judge_outside(const struct threads_search *f)
 	return f->busy_ns >= HALF * outside ? AWAITED_BUSY : AWAITED_OTHER;
 }
 
+/* Whether what the others do is mostly Python, of which a process runs one thread at a time; free-threaded ("3.14.2t") it runs all. */
+static bool shares_gil(const struct threads_search *f)
+{
+	const struct rec_target *target = job__target(f->j->job, f->pid);
+	size_t bytes = target ? strlen(target->python) : 0;
+	uint64_t all_ns = 0;
+
+	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+		all_ns = saturating__add(all_ns, f->cause[cause]);
+	return all_ns && f->python_ns >= HALF * all_ns && !(bytes && target->python[bytes - 1] == 't');
+}
+
 double verdict__passed_share(struct judge *j)
 {
 	const struct samples *samples = j->track->thread ? job__samples(j->job) : NULL;
@@ -414,6 +435,7 @@ bool verdict__say_threads(struct judge *j)
 		if (!err) {
 			j->thread = judge_outside(&f);
 			j->writes = f.written_ns > HALF * f.wait_ns;
+			j->shares_gil = shares_gil(&f);
 			say_threads_place(&f, &place);
 		}
 	}

@@ -55,7 +55,8 @@ struct judge {
 	const char *far_files;      /* the file system for which the steps wait: "/data (nfs4)"; NULL: none */
 	enum awaited_thread thread; /* the steps wait for what other threads or processes do */
 	bool writes;                /* namely to take what the steps write to them */
-	char *holder;               /* who keeps the GIL, or collects garbage, and where; NULL: not known */
+	bool shares_gil; /* their work is mostly Python: more threads of their process would wait for its GIL */
+	char *holder;    /* who keeps the GIL, or collects garbage, and where; NULL: not known */
 	int err;
 };
 

@@ -627,6 +627,9 @@ static const char *const thread_advice[] = {
 			  "other",
 };
 
+static const char busy_in_python[] =
+	"less work for those that the steps wait for, or share it among more processes (more threads would wait for "
+	"each other's GIL): they work all the time; stepflame report --advanced --per-rank says at what";
 static const char keeps_gil[] =
 	"do in another process, or in smaller parts, what the threads do that keep the GIL, without "
 	"which no thread runs Python; stepflame report --advanced --per-rank says what that is";
@@ -676,7 +679,7 @@ static const char *find_advice(const struct judge *j)
 		return "do it less often, or ask for it earlier, while the model works; stepflame report --advanced "
 		       "--per-rank says what the others do";
 	if (j->thread && (class == VERDICT_UNCLEAR || class == VERDICT_THREAD))
-		return thread_advice[j->thread];
+		return j->shares_gil && j->thread == AWAITED_BUSY ? busy_in_python : thread_advice[j->thread];
 	if (class == VERDICT_STARVED && find_starved_advice(&j->cpus))
 		return find_starved_advice(&j->cpus);
 	if (class == VERDICT_UNCLEAR && j->verdict->cause < CAUSE__COUNT && advice_of_waits[j->verdict->cause])
