@@ -117,6 +117,8 @@ LOOPS = [
     ("accumulate", LOADER_OPTIMIZER, 0),
     ("gan", LOADER_OPTIMIZER, 0),
     ("no_loader", OPTIMIZER, 0),
+    ("actor_critic", OPTIMIZER, 0),
+    ("turns", OPTIMIZER, -6),  # the first updates of the other optimizer might be a turn of the first one's
     ("validation", LOADER_OPTIMIZER, 0),
     ("validation_first", LOADER_OPTIMIZER, 0),
     ("validation_alone", OPTIMIZER, 0),
