@@ -327,18 +327,33 @@ static __always_inline bool update__ends_step(struct thread *t, const struct pro
 }
 
 /*
+ * A thread that steps so often after a batch trains with what it has: all of the data, or one batch again and again. Batches that
+ * it fetches so seldom are for a look at what it has learned, and end no step.
+ */
+#define UPDATES_OF_BATCH 64
+
+/*
  * Some libraries have one optimizer per parameter, all of one class: their steps after one backward
  * make one step.
  */
 static __always_inline void step__optimizer(struct thread *t, struct proc *proc, u32 pid, u64 name)
 {
+	bool many = t->updates >= UPDATES_OF_BATCH, is_first;
+
 	if (!proc->steps.optimizer)
 		proc->steps.optimizer = name;
-	if (step__is_first_update(t, proc)) {
+	is_first = step__is_first_update(t, proc);
+	if (many)
+		t->repeats = true;
+	else if (is_first)
+		t->repeats = false;
+	if (is_first && !t->repeats) {
 		step__boundary(t, proc, pid, STEP_LOADER_OPTIMIZER);
-	} else if (proc->steps.rule != STEP_LOADER_OPTIMIZER && name == proc->steps.optimizer &&
+	} else if ((proc->steps.rule != STEP_LOADER_OPTIMIZER || t->repeats) && name == proc->steps.optimizer &&
 		   t->backward != BACKWARD_EVER) {
 		t->backward &= ~BACKWARD_NEW;
+		if (proc->steps.rule == STEP_LOADER_OPTIMIZER)
+			proc->steps.rule = 0;
 		if (update__ends_step(t, proc))
 			step__boundary(t, proc, pid, STEP_OPTIMIZER);
 	}

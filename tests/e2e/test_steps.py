@@ -157,6 +157,17 @@ def test_loops(bench, loop, rule, more):
     assert found["lost"] == {}
 
 
+@pytest.mark.parametrize("loop", ["one_batch", "looks"])
+def test_trains_with_what_it_has(bench, loop):
+    """Batches of a DataLoader that come hardly ever are none of the training, which shows when as many updates as one may have are over."""
+    record, truth = bench.recorded("loops.py", loop)
+    _, boundaries, steps = read_steps(record.file, OPTIMIZER)
+    assert boundaries == truth["steps"] - 65  # behind a batch
+    check_phases(steps, truth)
+    found = helpers.report(record.file, "--all")
+    assert (found["window"]["steps"], found["window"]["step_rule"], found["lost"]) == (boundaries, "optimizer", {})
+
+
 @pytest.mark.parametrize("loop, rule, more", [("manual", BACKWARD, 0), ("manual_loader", BACKWARD, 0), ("inference", LOADER, 1)])
 def test_few_steps(bench, loop, rule, more):
     """Ten of 200 ms, by a rule that might yet be replaced: told, with their phases, as the job itself timed them."""

@@ -156,6 +156,26 @@ class Loop:
                 self.step(of_actor)
         return self.args.batches // 40 * 40
 
+    def one_batch(self):
+        """A batch of a DataLoader, and then nothing but that."""
+        optimizer = self.sgd()
+        x, y = next(iter(DataLoader(self.rows, batch_size=BATCH)))
+        for _ in range(200):
+            self.backward(self.forward(x, y))
+            self.step(optimizer)
+        return 200
+
+    def looks(self):
+        """Tensors at hand; now and then, one batch of a DataLoader to look at what was learned."""
+        optimizer = self.sgd()
+        x, y = self.rows[:BATCH]
+        for i in range(400):
+            self.backward(self.forward(x, y))
+            self.step(optimizer)
+            if i % 100 == 50:
+                self.model(next(iter(DataLoader(self.rows, batch_size=BATCH)))[0])
+        return 400
+
     def validation_alone(self):
         """The only one with a DataLoader: before the first batch, which is made by hand as all are, and now and then."""
         optimizer = self.sgd()
