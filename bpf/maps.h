@@ -140,6 +140,10 @@ struct thread {
 	u32 rule_steps[RULE_ROOM]; /* boundaries by each rule, in this step_epoch */
 	u32 data_seen;             /* state of its own DataLoader: bpf/steps.h */
 	u32 updates;               /* steps of optimizers since one ended a step */
+	u64 update_place;          /* where the optimizer steps whose step ends a step: loop__of; 0: not known */
+	u16 update_looks;          /* its last steps there, one behind the other, as far as they were looked at */
+	u16 updates_elsewhere;     /* since then */
+	u32 repeats;               /* it trains again and again with what it has: UPDATES_OF_BATCH */
 	u32 fetched;               /* batches before it was known that it trains */
 	u64 sequence_at;           /* address of its at::sequence_number; 0: unknown yet */
 	u64 tstate; /* its PyThreadState, as seen while it held the GIL (torch releases the GIL); 0: not seen yet */

@@ -293,8 +293,44 @@ static __always_inline bool step__is_first_update(struct thread *t, struct proc 
 }
 
 /* struct thread.backward */
-#define BACKWARD_EVER 1
-#define BACKWARD_NEW  2 /* since the last optimizer step that ended a step */
+#define BACKWARD_EVER     1
+#define BACKWARD_NEW      2 /* since the last optimizer step that ended a step */
+
+#define UPDATE_LOOKS      64 /* steps at one place, behind which no other is looked for */
+#define UPDATES_ELSEWHERE 6  /* since the last at that place */
+
+/*
+ * A loop with several optimizers of one class (an actor and its critics, a generator) steps with each in turn, at lines of
+ * their own: only the first of them ends a step. Where steps elsewhere go on and on, they are no turn: then each ends one.
+ */
+static __always_inline bool update__ends_step(struct thread *t, const struct proc *proc)
+{
+	u64 place;
+
+	if (t->update_looks >= UPDATE_LOOKS)
+		return true;
+	place = loop__of(t, proc);
+	if (!place)
+		return true;
+	if (!t->update_place)
+		t->update_place = place;
+	if (place == t->update_place) {
+		t->update_looks++;
+		t->updates_elsewhere = 0;
+		return true;
+	}
+	t->update_looks = 0;
+	if (++t->updates_elsewhere <= UPDATES_ELSEWHERE)
+		return false;
+	t->update_looks = UPDATE_LOOKS;
+	return true;
+}
+
+/*
+ * A thread that steps so often after a batch trains with what it has: all of the data, or one batch again and again. Batches that
+ * it fetches so seldom are for a look at what it has learned, and end no step.
+ */
+#define UPDATES_OF_BATCH 64
 
 /*
  * Some libraries have one optimizer per parameter, all of one class: their steps after one backward
@@ -302,14 +338,24 @@ static __always_inline bool step__is_first_update(struct thread *t, struct proc 
  */
 static __always_inline void step__optimizer(struct thread *t, struct proc *proc, u32 pid, u64 name)
 {
+	bool many = t->updates >= UPDATES_OF_BATCH, is_first;
+
 	if (!proc->steps.optimizer)
 		proc->steps.optimizer = name;
-	if (step__is_first_update(t, proc)) {
+	is_first = step__is_first_update(t, proc);
+	if (many)
+		t->repeats = true;
+	else if (is_first)
+		t->repeats = false;
+	if (is_first && !t->repeats) {
 		step__boundary(t, proc, pid, STEP_LOADER_OPTIMIZER);
-	} else if (proc->steps.rule != STEP_LOADER_OPTIMIZER && name == proc->steps.optimizer &&
+	} else if ((proc->steps.rule != STEP_LOADER_OPTIMIZER || t->repeats) && name == proc->steps.optimizer &&
 		   t->backward != BACKWARD_EVER) {
 		t->backward &= ~BACKWARD_NEW;
-		step__boundary(t, proc, pid, STEP_OPTIMIZER);
+		if (proc->steps.rule == STEP_LOADER_OPTIMIZER)
+			proc->steps.rule = 0;
+		if (update__ends_step(t, proc))
+			step__boundary(t, proc, pid, STEP_OPTIMIZER);
 	}
 }
 

@@ -117,6 +117,8 @@ LOOPS = [
     ("accumulate", LOADER_OPTIMIZER, 0),
     ("gan", LOADER_OPTIMIZER, 0),
     ("no_loader", OPTIMIZER, 0),
+    ("actor_critic", OPTIMIZER, 0),
+    ("turns", OPTIMIZER, -6),  # the first updates of the other optimizer might be a turn of the first one's
     ("validation", LOADER_OPTIMIZER, 0),
     ("validation_first", LOADER_OPTIMIZER, 0),
     ("validation_alone", OPTIMIZER, 0),
@@ -153,6 +155,17 @@ def test_loops(bench, loop, rule, more):
     found = helpers.report(record.file, "--all")
     assert found["window"]["steps"] == boundaries
     assert found["lost"] == {}
+
+
+@pytest.mark.parametrize("loop", ["one_batch", "looks"])
+def test_trains_with_what_it_has(bench, loop):
+    """Batches of a DataLoader that come hardly ever are none of the training, which shows when as many updates as one may have are over."""
+    record, truth = bench.recorded("loops.py", loop)
+    _, boundaries, steps = read_steps(record.file, OPTIMIZER)
+    assert boundaries == truth["steps"] - 65  # behind a batch
+    check_phases(steps, truth)
+    found = helpers.report(record.file, "--all")
+    assert (found["window"]["steps"], found["window"]["step_rule"], found["lost"]) == (boundaries, "optimizer", {})
 
 
 @pytest.mark.parametrize("loop, rule, more", [("manual", BACKWARD, 0), ("manual_loader", BACKWARD, 0), ("inference", LOADER, 1)])

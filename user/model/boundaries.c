@@ -261,7 +261,8 @@ static uint64_t unknown_ns(const struct rule_candidate *better, const struct rul
 
 static bool takes_over(const struct rule_candidate *worse, const struct rule_candidate *better)
 {
-	if (!worse->step_cnt || (!better->step_cnt && worse->track.rule != STEP_LOADER))
+	if (!worse->step_cnt ||
+	    (!better->step_cnt && worse->track.rule != STEP_LOADER && worse->track.rule != STEP_OPTIMIZER))
 		return false;
 	return worse->covered_ns / FAR_MORE > saturating__add(better->covered_ns, unknown_ns(better, worse));
 }

@@ -130,6 +130,52 @@ class Loop:
             self.step(optimizer)
         return self.args.batches
 
+    def actor_critic(self):
+        """Two optimizers of one class in turn, at lines of their own: an iteration is one step."""
+        critic = self.network()
+        of_critic, of_actor = self.sgd(critic), self.sgd()
+        x, y = self.rows[:BATCH]
+        for _ in range(self.args.batches):
+            self.backward(self.forward(x, y, critic))
+            self.step(of_critic)
+            self.backward(self.forward(x, y))
+            self.step(of_actor)
+        return self.args.batches
+
+    def turns(self):
+        """First one optimizer for a while, then the other: each of their updates is a step."""
+        critic = self.network()
+        of_critic, of_actor = self.sgd(critic), self.sgd()
+        x, y = self.rows[:BATCH]
+        for _ in range(self.args.batches // 40):
+            for _ in range(20):
+                self.backward(self.forward(x, y, critic))
+                self.step(of_critic)
+            for _ in range(20):
+                self.backward(self.forward(x, y))
+                self.step(of_actor)
+        return self.args.batches // 40 * 40
+
+    def one_batch(self):
+        """A batch of a DataLoader, and then nothing but that."""
+        optimizer = self.sgd()
+        x, y = next(iter(DataLoader(self.rows, batch_size=BATCH)))
+        for _ in range(200):
+            self.backward(self.forward(x, y))
+            self.step(optimizer)
+        return 200
+
+    def looks(self):
+        """Tensors at hand; now and then, one batch of a DataLoader to look at what was learned."""
+        optimizer = self.sgd()
+        x, y = self.rows[:BATCH]
+        for i in range(400):
+            self.backward(self.forward(x, y))
+            self.step(optimizer)
+            if i % 100 == 50:
+                self.model(next(iter(DataLoader(self.rows, batch_size=BATCH)))[0])
+        return 400
+
     def validation_alone(self):
         """The only one with a DataLoader: before the first batch, which is made by hand as all are, and now and then."""
         optimizer = self.sgd()
