@@ -168,6 +168,16 @@ def test_without_samples(tmp_path):
         ("forward", "PyObject_Call (libpython3.12.so.1.0)", "python", "Python-bound"),
         ("forward", "memcpy (libc.so.6)", "op", "CPU-op-bound"),
         ("other", "at::_ops::mm::call (libtorch_cpu.so)", "op", "CPU-op-bound"),
+        ("other", "libcublasLt.so.13", "op", "CPU-op-bound"),  # without symbols
+        ("forward", "python3.11", "python", "Python-bound"),
+        ("forward", "[jit]", "op", "CPU-op-bound"),
+        ("forward", "cpp_fused_add_0 (c2q5ab7.main.so)", "op", "CPU-op-bound"),  # of torch.compile
+        ("forward", "sgemm_kernel (libopenblas.so.0)", "op", "CPU-op-bound"),  # as torch of a distribution calls it
+        ("backward", "gomp_barrier_wait_end (libgomp-a34b3233.so.1.0.0)", "op", "CPU-op-bound"),
+        ("forward", "_ZL4lsap (_lsap.cpython-311-x86_64-linux-gnu.so)", "native", "unclear"),
+        ("forward", "cv2.abi3.so", "native", "unclear"),
+        ("forward", "dgemm_kernel (libscipy_openblas64_-32a4b2a6.so)", "native", "unclear"),
+        ("optimizer", "libarrow.so.2600", "native", "unclear"),
         ("other", "decode (libjpeg.so)", "native", "unclear"),
         ("other", "no library at all", "native", "unclear"),
     ],
@@ -192,6 +202,25 @@ def test_on_cpu_in_all_steps(tmp_path, symbol, why):
         job.step({"forward": 10 * MS}, cpu=[("forward", 80)] * 10)
     found = helpers.report(write(tmp_path / "x.rec", preamble() + [rec.name(80, symbol)] + job.records), "--steps")
     assert found["verdict"]["why"].startswith(why), found["verdict"]
+
+
+@pytest.mark.parametrize(
+    "waited, why",
+    [
+        (0, "100 % of the time of a step is on the CPU: 20 % operators, 0 % Python, 80 % other native code, 0 % kernel; no wait stands out"),
+        (900_000, "native code on the CPU takes 73 % of a step's time: 15 % operators, 58 % other libraries"),
+    ],
+)
+def test_libraries_in_the_model(tmp_path, waited, why):
+    """What scipy or OpenCV does in forward is no operator, which record --ops would show."""
+    job = Job()
+    for _ in range(100):
+        waits = [("other", cause, cause, waited) for cause in ("disk_read", "sleep", "pipe")] if waited else []
+        job.step({"forward": 7 * MS, "other": 3 * MS}, waits, cpu=[("forward", 80)] * 8 + [("forward", 81)] * 2)
+    names = [rec.name(80, "lsap (_lsap.cpython-311-x86_64-linux-gnu.so)"), rec.name(81, "at::native::mm (libtorch_cpu.so)")]
+    found = helpers.report(write(tmp_path / "x.rec", preamble() + names + job.records), "--steps")["verdict"]
+    assert (found["class"], found["why"]) == ("compute-bound", why), found
+    assert "record --ops says" not in found["next"][0], found
 
 
 def slow_reads(steps, every, stack=STACK):
