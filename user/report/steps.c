@@ -85,7 +85,7 @@ int steps_of__new(const struct steps_view *view, const struct step_track *track,
 	if (!err)
 		err = verdict__new(view->job, view->steps, track, &of->blame, &of->gpu, straggler, &of->verdict);
 	if (!err)
-		err = outside__find(view->job, track, &of->outside);
+		err = outside__find(view->job, view->steps, track, &of->outside);
 	if (err) {
 		steps_of__release(of);
 		return err;
