@@ -368,6 +368,29 @@ def test_rank_on_a_slower_cpu(tmp_path, optimizer, slower):
     assert verdict["next"] == (["see what else runs beside rank 1 (top), and how fast its CPUs are clocked"] if slower else ["find out what rank 1 does there that the others do not"])
 
 
+@pytest.mark.parametrize(
+    "data, forward, kind",
+    [
+        ((60, 60), (20, 26), "input-bound"),  # a straggler of 6 %
+        ((60, 66), (20, 20), "input-bound"),  # likewise, for its data: there is as much in all ranks
+        ((10, 50), (40, 40), "straggler"),  # most of what limits it is its own
+        ((10, 10), (40, 80), "straggler"),
+    ],
+)
+def test_straggler_or_what_limits_all(tmp_path, data, forward, kind):
+    """A rank that holds the others up a little does not hide what limits all of them."""
+    jobs = [Job(PID), Job(PID + 1)]
+    for _ in range(50):
+        for rank, job in enumerate(jobs):
+            comm = 100 - data[rank] - forward[rank]
+            waits = [("data", "disk_read", "disk_read", (data[rank] - 1) * MS), ("comm", "socket", "collective", (comm - 1) * MS)]
+            job.step({"data": data[rank] * MS, "forward": forward[rank] * MS, "comm": comm * MS}, waits)
+    found = helpers.report(write_ranks(tmp_path / "x.rec", jobs, (0, 1)), "--steps")
+    assert found["straggler"]["rank"] == 1 and found["verdict"]["class"] == kind, found["verdict"]
+    held = [text for text in found["verdict"]["evidence"] if text.startswith("rank 1 holds the others up, 6 ms of each step of 100 ms: it is in collectives for")]
+    assert len(held) == (kind == "input-bound"), found["verdict"]
+
+
 def test_another_job_is_no_rank(tmp_path):
     """A process that is in no collective is not the one for which the others wait."""
     even = ranks_of((20 * MS, 10 * MS), (20 * MS, 10 * MS), (30 * MS, 0))

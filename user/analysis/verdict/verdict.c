@@ -809,29 +809,6 @@ static void judge_straggler(struct judge *j)
 							   : "");
 }
 
-int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
-		 const struct gpu_steps *gpu, const struct straggler *straggler, struct verdict *verdict)
-{
-	struct judge j = {.job = job,
-			  .steps = steps,
-			  .track = track,
-			  .blame = blame,
-			  .gpu = gpu,
-			  .straggler = straggler,
-			  .verdict = verdict,
-			  .workers = count_worker_processes(job, track->pid)};
-
-	*verdict = (struct verdict){.phase = ANY};
-	if (straggler && track->step_cnt >= SLOW_MIN_CNT)
-		judge_straggler(&j);
-	else
-		judge_steps(&j);
-	free(j.holder);
-	if (j.err)
-		verdict__release(verdict);
-	return j.err;
-}
-
 static void free_text_list(struct array *list)
 {
 	for (size_t i = 0; i < list->cnt; i++)
@@ -846,4 +823,68 @@ void verdict__release(struct verdict *verdict)
 	free_text_list(&verdict->evidence);
 	free_text_list(&verdict->next);
 	*verdict = (struct verdict){0};
+}
+
+/* Whether the time that the winner counts has what the straggler's steps have beyond those of the others. */
+static bool winner_has(const struct judge *j, const struct straggler *straggler)
+{
+	if (straggler->slower)
+		return false;
+	if (j->rule)
+		return verdict_rule__has(j->rule, (int)straggler->phase, straggler->cause);
+	if (!j->group)
+		return false;
+	return j->group->phase == ANY ? j->group->cause == straggler->cause : j->group->phase == (int)straggler->phase;
+}
+
+/* Whether that is as much as what limits all ranks, which have the rest of the winner's time, too. */
+static bool is_headline(const struct judge *j)
+{
+	double more = j->straggler->more_ns / j->track->rule_of_slow.median_ns;
+
+	return more >= j->share - (winner_has(j, j->straggler) ? more : 0);
+}
+
+/* Judges the steps of the straggler's rank, and what the others wait for. */
+static void judge_ranks(struct judge *j)
+{
+	const struct judge begin = *j;
+
+	judge_steps(j);
+	if (j->err)
+		return;
+	if (!is_headline(j)) {
+		verdict__say(j, &j->verdict->evidence, "%s holds the others up, %.3g ms of each step of %.3g ms: %s",
+			     j->straggler->name, j->straggler->more_ns / 1e6, j->track->rule_of_slow.median_ns / 1e6,
+			     j->straggler->why);
+		return;
+	}
+	free(j->holder);
+	verdict__release(j->verdict);
+	j->verdict->phase = ANY;
+	*j = begin;
+	judge_straggler(j);
+}
+
+int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
+		 const struct gpu_steps *gpu, const struct straggler *straggler, struct verdict *verdict)
+{
+	struct judge j = {.job = job,
+			  .steps = steps,
+			  .track = track,
+			  .blame = blame,
+			  .gpu = gpu,
+			  .straggler = straggler,
+			  .verdict = verdict,
+			  .workers = count_worker_processes(job, track->pid)};
+
+	*verdict = (struct verdict){.phase = ANY};
+	if (straggler && track->step_cnt >= SLOW_MIN_CNT)
+		judge_ranks(&j);
+	else
+		judge_steps(&j);
+	free(j.holder);
+	if (j.err)
+		verdict__release(verdict);
+	return j.err;
 }
