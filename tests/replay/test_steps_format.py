@@ -319,11 +319,11 @@ def test_names_that_lie(tmp_path):
     assert helpers.report(file, "--steps")["causes"][0]["where"][0]["name"] == "f\r\u202eg"
 
 
-def ranks_of(*times):
+def ranks_of(*times, first=PID):
     """A job for each (compute, comm)."""
     jobs = []
     for i, (compute, comm) in enumerate(times):
-        job = Job(PID + i)
+        job = Job(first + i)
         for _ in range(50):
             job.step({"forward": compute, "comm": comm} if comm else {"forward": compute},
                      [("comm", "socket", "collective", comm // 2)] if comm else [])
@@ -403,6 +403,37 @@ def test_another_job_is_no_rank(tmp_path):
     file = write_ranks(tmp_path / "alone.rec", alone, (None, None))
     assert helpers.report(file, "--steps")["straggler"] is None
     assert "no rank holds" not in helpers.report_text(file)
+
+
+def jobs_of(*meetings):
+    """Two jobs of two ranks, none of which is late; where each meets, and the number that torchrun gave it."""
+    jobs = ranks_of((20 * MS, 10 * MS), (20 * MS, 10 * MS), (5 * MS, 25 * MS), (5 * MS, 25 * MS))
+    told = [rec.record("JOB", pid=PID + i, launcher=1 if meetings[i // 2][1] else 0, meets=meetings[i // 2][0], id=meetings[i // 2][1]) for i in range(4)]
+    return jobs, told
+
+
+@pytest.mark.parametrize(
+    "meetings, apart",
+    [
+        ((("127.0.0.1 29500", ""), ("127.0.0.1 29501", "")), True),
+        ((("10.0.0.1 29500", ""), ("10.0.0.2 29500", "")), True),
+        ((("", "run-1"), ("", "run-2")), True),
+        ((("", ""), ("", "")), False),  # nothing says so
+        ((("localhost 29500", ""), ("worker-0 29500", "")), False),  # one rank's own name of the same
+    ],
+)
+def test_two_jobs(tmp_path, meetings, apart):
+    """Ranks are compared with those of their own job: another one, in the same recording, does not wait for them."""
+    jobs, told = jobs_of(*meetings)
+    targets = [rec.target(job.pid, rank=i % 2) for i, job in enumerate(jobs)]
+    file = write(tmp_path / "x.rec", preamble(targets) + told + [record for job in jobs for record in job.records])
+    found = helpers.report(file, "--steps")
+    assert (found["straggler"] is None) == apart, found["straggler"]
+    assert ("no rank holds the others up" in helpers.report_text(file)) == apart
+    # and of two jobs the one that has a straggler is told
+    late = ranks_of((29 * MS, 1 * MS), (6 * MS, 24 * MS), first=PID + 2)
+    file = write(tmp_path / "y.rec", preamble(targets) + told + [record for job in jobs[:2] + late for record in job.records])
+    assert helpers.report(file, "--steps")["straggler"]["pid"] == PID + 2
 
 
 def test_two_ranks(tmp_path):

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "user/analysis/compare/blocks.h"
+#include "user/model/processes.h"
 
 #define STRAGGLER_SHARE 0.05 /* of a step */
 
@@ -269,35 +270,74 @@ static void name_straggler(const struct rank *ranks, size_t cnt, struct straggle
 			 (unsigned int)REC_PID(ranks[found->index].track->pid));
 }
 
-int ranks__straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
-		     struct straggler *found)
-{
-	struct rank *compared = calloc(cnt + 1, sizeof(*compared));
-	size_t *index = calloc(cnt + 1, sizeof(*index)), compared_cnt = 0;
-	int err = compared && index ? 0 : -ENOMEM;
-
-	*found = (struct straggler){.index = -1};
-	/* A process that is in no collective belongs to another job, and nobody waits for it. */
-	for (size_t i = 0; i < cnt && !err; i++) {
-		if (!ranks[i].comm_ns || !ranks[i].sum.step_cnt)
-			continue;
-		index[compared_cnt] = i;
-		compared[compared_cnt++] = ranks[i];
-	}
-	found->compared = compared_cnt > 1;
-	if (!err && found->compared)
-		err = find_straggler(job, steps, compared, compared_cnt, found);
-	if (!err && found->index >= 0) {
-		found->index = (long)index[found->index];
-		name_straggler(ranks, cnt, found);
-	}
-	free(compared);
-	free(index);
-	return err;
-}
-
 void straggler__release(struct straggler *straggler)
 {
 	free(straggler->why);
 	*straggler = (struct straggler){.index = -1};
+}
+
+/* Those that are in collectives with the rank at `first`, as far as their jobs are known; marks them as taken. Returns their number. */
+static size_t take_job(struct job *job, const struct rank *ranks, size_t cnt, size_t first, bool *taken,
+		       struct rank *of_job, size_t *index)
+{
+	size_t of_job_cnt = 0;
+
+	for (size_t i = first; i < cnt; i++) {
+		/* A process that is in no collective belongs to another job, and nobody waits for it. */
+		if (taken[i] || !ranks[i].comm_ns || !ranks[i].sum.step_cnt ||
+		    processes__of_other_jobs(job, ranks[first].track->pid, ranks[i].track->pid))
+			continue;
+		taken[i] = true;
+		index[of_job_cnt] = i;
+		of_job[of_job_cnt++] = ranks[i];
+	}
+	return of_job_cnt;
+}
+
+static double straggler_share(const struct rank *ranks, const struct straggler *found)
+{
+	return found->index < 0 ? 0 : found->more_ns / ranks[found->index].track->rule_of_slow.median_ns;
+}
+
+/* Keeps the one that its others wait for longer. */
+static void keep_worse(const struct rank *ranks, struct straggler *found, struct straggler *other)
+{
+	bool compared = found->compared || other->compared;
+
+	if (found->index < 0 || straggler_share(ranks, other) > straggler_share(ranks, found)) {
+		straggler__release(found);
+		*found = *other;
+	} else {
+		straggler__release(other);
+	}
+	found->compared = compared;
+}
+
+int ranks__straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
+		     struct straggler *found)
+{
+	struct rank *of_job = calloc(cnt + 1, sizeof(*of_job));
+	size_t *index = calloc(cnt + 1, sizeof(*index));
+	bool *taken = calloc(cnt + 1, sizeof(*taken));
+	int err = of_job && index && taken ? 0 : -ENOMEM;
+
+	*found = (struct straggler){.index = -1};
+	for (size_t first = 0; first < cnt && !err; first++) {
+		struct straggler one = {.index = -1};
+		size_t of_job_cnt = taken[first] ? 0 : take_job(job, ranks, cnt, first, taken, of_job, index);
+
+		if (of_job_cnt < 2)
+			continue;
+		one.compared = true;
+		err = find_straggler(job, steps, of_job, of_job_cnt, &one);
+		if (one.index >= 0) {
+			one.index = (long)index[one.index];
+			name_straggler(ranks, cnt, &one);
+		}
+		keep_worse(ranks, found, &one);
+	}
+	free(of_job);
+	free(index);
+	free(taken);
+	return err;
 }

@@ -33,7 +33,8 @@ struct straggler {
 
 /*
  * Finds the rank that waits the least in collectives, if the others wait longer by 5 % of a step.
- * Processes that are in no collective are not compared: they belong to another job. 0 or -ENOMEM.
+ * Processes that are in no collective are not compared: they belong to another job. Of several jobs, each by itself, the rank
+ * with the largest part of a step counts. 0 or -ENOMEM.
  * Free with straggler__release.
  */
 int ranks__straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
