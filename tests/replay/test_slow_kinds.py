@@ -223,6 +223,13 @@ def test_relative_script(tmp_path):
     assert planted(tmp_path, files, ["call", "load", "<module>"]) == "load"
 
 
+@pytest.mark.parametrize("cell", ["<stdin>", "<stdin>-0", "<ipython-input-7-0a1b2c>", "<command-1234567>", "<console>", "<python-input-3>"])
+def test_typed_in(tmp_path, cell):
+    """A cell of a notebook, and what is piped into Python, is the user's own; what Python and libraries make of texts is not."""
+    files = {"<module>": cell, "load": cell, "fit": INSTALLED + "trainer/fit.py", "__init__": "<string>", "_find": "<frozen importlib._bootstrap>", "work": INSTALLED + "lib/core.py"}
+    assert planted(tmp_path, files, ["work", "__init__", "_find", "load", "fit", "<module>"]) == "load"
+
+
 MACHINE, MEMORY = 64 * 10**9, 1  # bytes; enum resource_known
 
 
