@@ -405,6 +405,46 @@ def test_another_job_is_no_rank(tmp_path):
     assert "no rank holds" not in helpers.report_text(file)
 
 
+def ranks_in_turn(phase="forward", second=PID + 1):
+    """In each step one of two ranks, by chance, has 16 ms more in that phase; the collective takes 2 ms of itself."""
+    order = [0, 1] * 40
+    random.Random(3).shuffle(order)
+    jobs = [Job(PID), Job(second)]
+    for late in order:
+        for rank, job in enumerate(jobs):
+            comm = 2 if rank == late else 18
+            phases = {"data": 1 * MS, "forward": 9 * MS, "comm": comm * MS}
+            phases[phase] += (18 - comm) * MS
+            job.step(phases, [("comm", "socket", "collective", (comm - 1) * MS)])
+    return jobs
+
+
+@pytest.mark.parametrize(
+    "phase, second, why, advice",
+    [
+        ("forward", PID + 1, "the ranks wait for each other in turn: 8 ms of each step, and collectives themselves take 2 ms; who is last has more on the CPU in forward", "batches of equal work in all ranks"),
+        ("data", PID + 1, "who is last has more on the CPU in data", "its data, its workers, its disk"),
+        ("forward", PID + 1 + (1 << 22), None, "a faster network"),  # of another machine: its clock may be off
+    ],
+)
+def test_ranks_in_turn(tmp_path, phase, second, why, advice):
+    """Where another rank has the longest batch in each step, the network is not what they wait for."""
+    file = write_ranks(tmp_path / "x.rec", ranks_in_turn(phase, second), (0, 1))
+    found = helpers.report(file, "--steps")
+    verdict = found["verdict"]
+    assert found["straggler"] is None and verdict["class"] == "comm-bound", found
+    assert (why in verdict["why"]) if why else ("in turn" not in verdict["why"]), verdict
+    assert advice in verdict["next"][0], verdict
+    assert ("they wait for each other in turn" in " ".join(helpers.report_text(file).split())) == bool(why)
+
+
+def test_slow_collectives(tmp_path):
+    """Where all ranks are in collectives for as long, these take the time."""
+    file = write_ranks(tmp_path / "x.rec", ranks_of((20 * MS, 10 * MS), (20 * MS, 10 * MS)), (0, 1))
+    verdict = helpers.report(file, "--steps")["verdict"]
+    assert verdict["class"] == "comm-bound" and "in turn" not in verdict["why"] and "a faster network" in verdict["next"][0], verdict
+
+
 def jobs_of(*meetings):
     """Two jobs of two ranks, none of which is late; where each meets, and the number that torchrun gave it."""
     jobs = ranks_of((20 * MS, 10 * MS), (20 * MS, 10 * MS), (5 * MS, 25 * MS), (5 * MS, 25 * MS))

@@ -791,6 +791,8 @@ static void say_ranks(const struct summary *summary, struct lines *lines)
 		 summary_text__duration(min_ns, shortest), summary_text__duration(max_ns, longest));
 	if (straggler->index >= 0)
 		lines__add(lines, &how, "%s; %s: %s", medians, straggler->name, straggler->why);
+	else if (straggler->turns.waits_ns)
+		lines__add(lines, &how, "%s; they wait for each other in turn", medians);
 	else
 		lines__add(lines, &how, "%s%s", medians, straggler->compared ? "; no rank holds the others up" : "");
 }

@@ -742,6 +742,30 @@ static size_t count_worker_processes(const struct job *job, uint32_t pid)
 	return workers;
 }
 
+/* In each step another rank is last: what helps is that none is. */
+static void say_turns(struct judge *j, const struct turns *turns)
+{
+	bool computes = !turns->cause && (turns->phase == PHASE_FORWARD || turns->phase == PHASE_BACKWARD);
+
+	verdict__say_why(j,
+			 "the ranks wait for each other in turn: %.3g ms of each step, and collectives themselves take "
+			 "%.3g ms; who is last has more %s%s in %s",
+			 turns->waits_ns / 1e6, turns->collectives_ns / 1e6, turns->cause ? "waiting: " : "on the CPU",
+			 sample_cause__name(turns->cause), phase__name(turns->phase));
+	if (computes)
+		verdict__say(
+			j, &j->verdict->next,
+			"batches of equal work in all ranks: samples of like length in each step's batches (buckets, "
+			"packing), or as many tokens; a faster network wins none of that wait");
+	else
+		verdict__say(j, &j->verdict->next,
+			     "find out what takes longer in some steps of each rank%s; a faster network wins none of "
+			     "that wait",
+			     turns->phase == PHASE_DATA        ? ": its data, its workers, its disk"
+			     : turns->cause == CAUSE_RUN_QUEUE ? ": too few CPUs for all ranks"
+							       : "");
+}
+
 static void judge_steps(struct judge *j)
 {
 	if (j->track->step_cnt < SLOW_MIN_CNT) {
@@ -765,6 +789,8 @@ static void judge_steps(struct judge *j)
 		verdict__judge_cpu(j);
 	if (j->verdict->class == VERDICT_STARVED)
 		say_who_has_the_cpus(j);
+	if (j->verdict->class == VERDICT_COMM && j->rule && j->straggler && j->straggler->turns.waits_ns)
+		say_turns(j, &j->straggler->turns);
 	set_named(j);
 	verdict__give_evidence(j);
 	if (j->holder)
@@ -879,7 +905,7 @@ int verdict__new(struct job *job, const struct steps *steps, const struct step_t
 			  .workers = count_worker_processes(job, track->pid)};
 
 	*verdict = (struct verdict){.phase = ANY};
-	if (straggler && track->step_cnt >= SLOW_MIN_CNT)
+	if (straggler && straggler->index >= 0 && track->step_cnt >= SLOW_MIN_CNT)
 		judge_ranks(&j);
 	else
 		judge_steps(&j);
