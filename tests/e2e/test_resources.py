@@ -223,11 +223,13 @@ def sample(i, **more):
     [
         (lambda i: {"rss_bytes": 10**9 + i * 10**6}, "grows by 60 MB a minute; at this rate the memory of its machine ends in 4 days"),
         (lambda i: {"known": MEMORY | LEFT | 32, "left_bytes": 36 * 10**8, "rss_bytes": 10**9 + i * 10**6}, "cgroup ends in 60 minutes"),
-        (lambda i: {"swap_bytes": 25 * 10**6}, "process 7 (main) has 25 MB in swap"),
+        (lambda i: {"swap_bytes": 250 * 10**6}, "process 7 (main) has 250 MB in swap"),
+        (lambda i: {"swap_bytes": 25 * 10**6}, None),  # what it does not use
+        (lambda i: {"swap_bytes": 25 * 10**6, "major_faults": 40 * i}, "process 7 (main) waits for pages from disk: 40 major faults a second"),
         (lambda i: {"major_faults": 40 * i}, "process 7 (main) waits for pages from disk: 40 major faults a second"),
         (lambda i: {"rss_bytes": 10**9 + i % 5 * 10**7}, None),
     ],
-    ids=["growth", "cgroup", "swap", "faults", "nothing"],
+    ids=["growth", "cgroup", "swap", "little swap", "used swap", "faults", "nothing"],
 )
 def test_what_is_said(tmp_path, more, said):
     file = tmp_path / "made.rec"

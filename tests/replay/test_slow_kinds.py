@@ -155,6 +155,54 @@ def planted(tmp_path, files, slow, installed=()):
     return found["verdict"]["place"].split()[1].rstrip(",")
 
 
+COMPILER = "/usr/lib/python3.11/site-packages/torch/_inductor/compile_fx.py"
+GRAPHS = "/usr/lib/python3.11/site-packages/torch/_inductor/cudagraph_trees.py"
+
+
+@pytest.mark.parametrize(
+    "always, sometimes, cause",
+    [
+        (["cudagraphify.<locals>.run"], [], "sleep"),  # the replay of a CUDA graph
+        (["run"], [], "sleep"),  # of a Python before 3.11
+        (["align_inputs_from_check_idxs.<locals>.run", "index_expanded_dims_and_copy_"], [], "sleep"),
+        (["fw_compiler_freezing.<locals>.wrapper"], [], "sleep"),
+        (["compile_fx_inner"], [], "sleep"),  # whatever compiles in each step is not what makes these longer
+        (["cudagraphify.<locals>.run"], ["compile_fx.<locals>.bw_compiler"], "compile"),
+        ([], ["compile_fx", "compile_fx_inner"], "compile"),
+        (["cudagraphify.<locals>.run"], ["CUDAGraphNode._record"], "compile"),
+    ],
+    ids=["replay", "replay 3.10", "aligned", "wrapper", "each step", "compiled in it", "compiled", "recorded"],
+)
+def test_compiled_code_runs(tmp_path, always, sometimes, cause):
+    """Frames of the compiler that are around compiled code whenever it runs are no compilation: each step has 7 ms there, every 10th one 8 ms more of something."""
+    records = [*preamble(), rec.name(90, COMPILER), rec.name(91, GRAPHS)]
+    stacks = {}
+    for ident, names in ((300, always), (301, always + sometimes)):
+        frames = []
+        for name in names:
+            if name not in stacks:
+                stacks[name] = 310 + len(stacks)
+                records += [rec.name(1000 + stacks[name], name), rec.code(stacks[name], 91 if name.startswith("CUDAGraph") else 90, 1000 + stacks[name], 50)]
+            frames.insert(0, (stacks[name], 0))
+        records.append(rec.stack(ident, [*frames, (66, 0), (65, 0), (60, 8)]))
+    records.append(rec.boundary(PID, PID, 0, START, rule=3))
+    at = START
+    for index in range(1, 201):
+        longer = 8 * MS if index % 10 == 0 else 0
+        records += [rec.sample(PID, PID, rec.CPU, at + (k + 1) * MS, MS, 300, FORWARD) for k in range(7)]
+        if longer and sometimes:
+            records += [rec.sample(PID, PID, rec.CPU, at + (k + 8) * MS, MS, 301, FORWARD) for k in range(8)]
+        elif longer:
+            records.append(rec.sample(PID, PID, rec.WAIT, at + 7 * MS + longer, longer, 211, FORWARD, cause="sleep"))
+        at += 10 * MS + longer
+        records.append(rec.boundary(PID, PID, index, at, [0, 0, 7 * MS + longer, 3 * MS], 3))
+    found, _ = track(tmp_path, records)
+    (group,) = found["causes"]
+    assert group["cause"] == cause and group["count"] == 20, found["causes"]
+    compiles = "compile_fx_inner" in always or sometimes
+    assert ("torch.compile" in helpers.report_text(tmp_path / "a.rec", "--steps")) == bool(compiles)
+
+
 MODULE = "/srv/packages/torch/nn/modules/module.py"
 INSTALLED = "/usr/lib/python3.11/site-packages/"
 
@@ -221,6 +269,13 @@ def test_relative_script(tmp_path):
     """A script of a Python before 3.9 has a name without a folder, too, and is not frozen for that."""
     files = {"<module>": "train.py", "load": "data.py", "call": INSTALLED + "torch/nn/modules/module.py"}
     assert planted(tmp_path, files, ["call", "load", "<module>"]) == "load"
+
+
+@pytest.mark.parametrize("cell", ["<stdin>", "<stdin>-0", "<ipython-input-7-0a1b2c>", "<command-1234567>", "<console>", "<python-input-3>"])
+def test_typed_in(tmp_path, cell):
+    """A cell of a notebook, and what is piped into Python, is the user's own; what Python and libraries make of texts is not."""
+    files = {"<module>": cell, "load": cell, "fit": INSTALLED + "trainer/fit.py", "__init__": "<string>", "_find": "<frozen importlib._bootstrap>", "work": INSTALLED + "lib/core.py"}
+    assert planted(tmp_path, files, ["work", "__init__", "_find", "load", "fit", "<module>"]) == "load"
 
 
 MACHINE, MEMORY = 64 * 10**9, 1  # bytes; enum resource_known

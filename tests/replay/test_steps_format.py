@@ -168,6 +168,16 @@ def test_without_samples(tmp_path):
         ("forward", "PyObject_Call (libpython3.12.so.1.0)", "python", "Python-bound"),
         ("forward", "memcpy (libc.so.6)", "op", "CPU-op-bound"),
         ("other", "at::_ops::mm::call (libtorch_cpu.so)", "op", "CPU-op-bound"),
+        ("other", "libcublasLt.so.13", "op", "CPU-op-bound"),  # without symbols
+        ("forward", "python3.11", "python", "Python-bound"),
+        ("forward", "[jit]", "op", "CPU-op-bound"),
+        ("forward", "cpp_fused_add_0 (c2q5ab7.main.so)", "op", "CPU-op-bound"),  # of torch.compile
+        ("forward", "sgemm_kernel (libopenblas.so.0)", "op", "CPU-op-bound"),  # as torch of a distribution calls it
+        ("backward", "gomp_barrier_wait_end (libgomp-a34b3233.so.1.0.0)", "op", "CPU-op-bound"),
+        ("forward", "_ZL4lsap (_lsap.cpython-311-x86_64-linux-gnu.so)", "native", "unclear"),
+        ("forward", "cv2.abi3.so", "native", "unclear"),
+        ("forward", "dgemm_kernel (libscipy_openblas64_-32a4b2a6.so)", "native", "unclear"),
+        ("optimizer", "libarrow.so.2600", "native", "unclear"),
         ("other", "decode (libjpeg.so)", "native", "unclear"),
         ("other", "no library at all", "native", "unclear"),
     ],
@@ -192,6 +202,25 @@ def test_on_cpu_in_all_steps(tmp_path, symbol, why):
         job.step({"forward": 10 * MS}, cpu=[("forward", 80)] * 10)
     found = helpers.report(write(tmp_path / "x.rec", preamble() + [rec.name(80, symbol)] + job.records), "--steps")
     assert found["verdict"]["why"].startswith(why), found["verdict"]
+
+
+@pytest.mark.parametrize(
+    "waited, why",
+    [
+        (0, "100 % of the time of a step is on the CPU: 20 % operators, 0 % Python, 80 % other native code, 0 % kernel; no wait stands out"),
+        (900_000, "native code on the CPU takes 73 % of a step's time: 15 % operators, 58 % other libraries"),
+    ],
+)
+def test_libraries_in_the_model(tmp_path, waited, why):
+    """What scipy or OpenCV does in forward is no operator, which record --ops would show."""
+    job = Job()
+    for _ in range(100):
+        waits = [("other", cause, cause, waited) for cause in ("disk_read", "sleep", "pipe")] if waited else []
+        job.step({"forward": 7 * MS, "other": 3 * MS}, waits, cpu=[("forward", 80)] * 8 + [("forward", 81)] * 2)
+    names = [rec.name(80, "lsap (_lsap.cpython-311-x86_64-linux-gnu.so)"), rec.name(81, "at::native::mm (libtorch_cpu.so)")]
+    found = helpers.report(write(tmp_path / "x.rec", preamble() + names + job.records), "--steps")["verdict"]
+    assert (found["class"], found["why"]) == ("compute-bound", why), found
+    assert "record --ops says" not in found["next"][0], found
 
 
 def slow_reads(steps, every, stack=STACK):
@@ -290,11 +319,11 @@ def test_names_that_lie(tmp_path):
     assert helpers.report(file, "--steps")["causes"][0]["where"][0]["name"] == "f\r\u202eg"
 
 
-def ranks_of(*times):
+def ranks_of(*times, first=PID):
     """A job for each (compute, comm)."""
     jobs = []
     for i, (compute, comm) in enumerate(times):
-        job = Job(PID + i)
+        job = Job(first + i)
         for _ in range(50):
             job.step({"forward": compute, "comm": comm} if comm else {"forward": compute},
                      [("comm", "socket", "collective", comm // 2)] if comm else [])
@@ -339,6 +368,29 @@ def test_rank_on_a_slower_cpu(tmp_path, optimizer, slower):
     assert verdict["next"] == (["see what else runs beside rank 1 (top), and how fast its CPUs are clocked"] if slower else ["find out what rank 1 does there that the others do not"])
 
 
+@pytest.mark.parametrize(
+    "data, forward, kind",
+    [
+        ((60, 60), (20, 26), "input-bound"),  # a straggler of 6 %
+        ((60, 66), (20, 20), "input-bound"),  # likewise, for its data: there is as much in all ranks
+        ((10, 50), (40, 40), "straggler"),  # most of what limits it is its own
+        ((10, 10), (40, 80), "straggler"),
+    ],
+)
+def test_straggler_or_what_limits_all(tmp_path, data, forward, kind):
+    """A rank that holds the others up a little does not hide what limits all of them."""
+    jobs = [Job(PID), Job(PID + 1)]
+    for _ in range(50):
+        for rank, job in enumerate(jobs):
+            comm = 100 - data[rank] - forward[rank]
+            waits = [("data", "disk_read", "disk_read", (data[rank] - 1) * MS), ("comm", "socket", "collective", (comm - 1) * MS)]
+            job.step({"data": data[rank] * MS, "forward": forward[rank] * MS, "comm": comm * MS}, waits)
+    found = helpers.report(write_ranks(tmp_path / "x.rec", jobs, (0, 1)), "--steps")
+    assert found["straggler"]["rank"] == 1 and found["verdict"]["class"] == kind, found["verdict"]
+    held = [text for text in found["verdict"]["evidence"] if text.startswith("rank 1 holds the others up, 6 ms of each step of 100 ms: it is in collectives for")]
+    assert len(held) == (kind == "input-bound"), found["verdict"]
+
+
 def test_another_job_is_no_rank(tmp_path):
     """A process that is in no collective is not the one for which the others wait."""
     even = ranks_of((20 * MS, 10 * MS), (20 * MS, 10 * MS), (30 * MS, 0))
@@ -351,6 +403,77 @@ def test_another_job_is_no_rank(tmp_path):
     file = write_ranks(tmp_path / "alone.rec", alone, (None, None))
     assert helpers.report(file, "--steps")["straggler"] is None
     assert "no rank holds" not in helpers.report_text(file)
+
+
+def ranks_in_turn(phase="forward", second=PID + 1):
+    """In each step one of two ranks, by chance, has 16 ms more in that phase; the collective takes 2 ms of itself."""
+    order = [0, 1] * 40
+    random.Random(3).shuffle(order)
+    jobs = [Job(PID), Job(second)]
+    for late in order:
+        for rank, job in enumerate(jobs):
+            comm = 2 if rank == late else 18
+            phases = {"data": 1 * MS, "forward": 9 * MS, "comm": comm * MS}
+            phases[phase] += (18 - comm) * MS
+            job.step(phases, [("comm", "socket", "collective", (comm - 1) * MS)])
+    return jobs
+
+
+@pytest.mark.parametrize(
+    "phase, second, why, advice",
+    [
+        ("forward", PID + 1, "the ranks wait for each other in turn: 8 ms of each step, and collectives themselves take 2 ms; who is last has more on the CPU in forward", "batches of equal work in all ranks"),
+        ("data", PID + 1, "who is last has more on the CPU in data", "its data, its workers, its disk"),
+        ("forward", PID + 1 + (1 << 22), None, "a faster network"),  # of another machine: its clock may be off
+    ],
+)
+def test_ranks_in_turn(tmp_path, phase, second, why, advice):
+    """Where another rank has the longest batch in each step, the network is not what they wait for."""
+    file = write_ranks(tmp_path / "x.rec", ranks_in_turn(phase, second), (0, 1))
+    found = helpers.report(file, "--steps")
+    verdict = found["verdict"]
+    assert found["straggler"] is None and verdict["class"] == "comm-bound", found
+    assert (why in verdict["why"]) if why else ("in turn" not in verdict["why"]), verdict
+    assert advice in verdict["next"][0], verdict
+    assert ("they wait for each other in turn" in " ".join(helpers.report_text(file).split())) == bool(why)
+
+
+def test_slow_collectives(tmp_path):
+    """Where all ranks are in collectives for as long, these take the time."""
+    file = write_ranks(tmp_path / "x.rec", ranks_of((20 * MS, 10 * MS), (20 * MS, 10 * MS)), (0, 1))
+    verdict = helpers.report(file, "--steps")["verdict"]
+    assert verdict["class"] == "comm-bound" and "in turn" not in verdict["why"] and "a faster network" in verdict["next"][0], verdict
+
+
+def jobs_of(*meetings):
+    """Two jobs of two ranks, none of which is late; where each meets, and the number that torchrun gave it."""
+    jobs = ranks_of((20 * MS, 10 * MS), (20 * MS, 10 * MS), (5 * MS, 25 * MS), (5 * MS, 25 * MS))
+    told = [rec.record("JOB", pid=PID + i, launcher=1 if meetings[i // 2][1] else 0, meets=meetings[i // 2][0], id=meetings[i // 2][1]) for i in range(4)]
+    return jobs, told
+
+
+@pytest.mark.parametrize(
+    "meetings, apart",
+    [
+        ((("127.0.0.1 29500", ""), ("127.0.0.1 29501", "")), True),
+        ((("10.0.0.1 29500", ""), ("10.0.0.2 29500", "")), True),
+        ((("", "run-1"), ("", "run-2")), True),
+        ((("", ""), ("", "")), False),  # nothing says so
+        ((("localhost 29500", ""), ("worker-0 29500", "")), False),  # one rank's own name of the same
+    ],
+)
+def test_two_jobs(tmp_path, meetings, apart):
+    """Ranks are compared with those of their own job: another one, in the same recording, does not wait for them."""
+    jobs, told = jobs_of(*meetings)
+    targets = [rec.target(job.pid, rank=i % 2) for i, job in enumerate(jobs)]
+    file = write(tmp_path / "x.rec", preamble(targets) + told + [record for job in jobs for record in job.records])
+    found = helpers.report(file, "--steps")
+    assert (found["straggler"] is None) == apart, found["straggler"]
+    assert ("no rank holds the others up" in helpers.report_text(file)) == apart
+    # and of two jobs the one that has a straggler is told
+    late = ranks_of((29 * MS, 1 * MS), (6 * MS, 24 * MS), first=PID + 2)
+    file = write(tmp_path / "y.rec", preamble(targets) + told + [record for job in jobs[:2] + late for record in job.records])
+    assert helpers.report(file, "--steps")["straggler"]["pid"] == PID + 2
 
 
 def test_two_ranks(tmp_path):

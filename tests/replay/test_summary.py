@@ -236,3 +236,54 @@ def test_dropped(tmp_path):
     path.write_bytes(rec.recording([rec.host(), rec.target(PID), dropped, rec.window(START, START + 1000 * MS)]))
     for options, says in ((), "Dropped 1234 events of the first 0.5 s"), (("--simple",), "dropped: 1234 samples, steps and other events of the first 0.5 s"):
         assert says in " ".join(helpers.report_text(path, *options).split())
+
+
+FETCHES, SAVES, SCORES = 600, 601, 602
+
+
+def behind(*work):
+    """Steps, then what the thread does: (what, ms), where "sleep" and "hang" are waits and all else is on the CPU; it still runs."""
+    yield from training(slow=0)
+    names = {FETCHES: "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", SAVES: "save", SCORES: "score a batch"}
+    for ident, text in names.items():
+        yield rec.name(ident, text)
+        yield rec.path(ident, [(rec.SAVE if ident == SAVES else rec.LABEL, ident)])
+    yield rec.name(603, "evaluate")
+    yield rec.code(603, 100, 603, 30)
+    yield rec.stack(603, [(603, 0)])
+    at = START + 2000 * MS + 3 * MS
+    for what, ms in work:
+        path = {"fetch": FETCHES, "hang in fetch": FETCHES, "save": SAVES, "hang in save": SAVES, "score": SCORES}.get(what, 0)
+        waits = what == "sleep" or what.startswith("hang")
+        for part in [ms] if waits else [10] * (ms // 10):
+            at += part * MS
+            yield rec.sample(PID, PID, rec.WAIT if waits else rec.CPU, at, part * MS, 603, path, cause="sleep" if waits else None)
+    yield rec.window(START, at + 5 * MS, 201, 1)
+
+
+EVALUATES = [("fetch", 20), ("model", 80)] * 60
+
+
+@pytest.mark.parametrize(
+    "work, says",
+    [
+        (EVALUATES, "No step has ended in the last 6.0 s, since step 200: it evaluates, mostly running, at train.py:30 evaluate"),
+        ([("fetch", 20), ("sleep", 3000)] * 2 + [("fetch", 20), ("sleep", 2500)], "No step has ended in the last 8.6 s, since step 200: it evaluates, mostly sleeping"),
+        ([("score", 20), ("model", 80)] * 60, "No step has ended in the last 6.0 s, since step 200: labels and actions go on, mostly running"),
+        ([("model", 10), ("save", 4000)], "No step has ended in the last 4.0 s, since step 200: it saves, mostly running"),
+        ([("model", 6000)], "Stalled no step has ended in the last 6.0 s, since step 200: mostly running, at train.py:30 evaluate"),
+        ([("hang in fetch", 6000)], "Stalled no step has ended in the last 6.0 s, since step 200: mostly sleeping"),
+        ([("model", 10), ("hang in fetch", 6000)], "Stalled no step"),
+        ([("model", 10), ("hang in save", 6000)], "Stalled no step"),
+        ([*EVALUATES, ("sleep", 6000)], "Stalled no step has ended in the last 12.0 s"),
+        ([("fetch", 20), ("model", 1000)], None),
+    ],
+    ids=["evaluates", "slowly", "labels", "saves", "runs", "no batch", "no batch later", "no disk", "evaluated", "shortly"],
+)
+def test_no_step(tmp_path, work, says):
+    """A job that evaluates, or saves, makes no step and does not stand still; one in which nothing begins or ends does."""
+    file = write(tmp_path / "a.rec", behind(*work))
+    text = one_line(checked(helpers.stepflame("report", file).stdout, COLUMNS))
+    assert says in text if says else "Stalled" not in text and "No step" not in text, text
+    stall = helpers.report(file, "--summary")["stall"]
+    assert bool(stall) == bool(says and says.startswith("Stalled")) and ("Stalled" in text) == bool(stall), stall

@@ -96,6 +96,43 @@ static void cpus_of_short_processes_are_not_added_up(void **state)
 	job__free(job);
 }
 
+/* What another job of the same recording uses is not this one's; what its own ranks and children use is. */
+static void another_job_uses_its_own(void **state)
+{
+	enum { OWN_RANK = 20, OTHER, ITS_CHILD };
+	const struct rec_machine machine = {
+		.hdr = {.type = REC_MACHINE, .size = sizeof(machine)}, .time_ns = S, .pid = PID, .processors = 8};
+	const struct rec_target child = {.hdr = {.type = REC_TARGET, .size = sizeof(child)},
+					 .pid = ITS_CHILD,
+					 .parent_pid = OTHER,
+					 .role = ROLE_CHILD,
+					 .rank = -1};
+	struct rec_job rec = {.hdr = {.type = REC_JOB, .size = sizeof(rec)}, .meets = "127.0.0.1 29500"};
+	struct job *job = job_of_samples(20);
+	struct cpu_limit limit;
+
+	add_target(job, PID, ROLE_MAIN, 0);
+	add_target(job, OWN_RANK, ROLE_MAIN, 1);
+	add_target(job, OTHER, ROLE_MAIN, 1);
+	assert_int_equal(add_copy(job, &child), 0);
+	assert_int_equal(add_copy(job, &machine), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		rec.pid = (const uint32_t[]){PID, OWN_RANK, OTHER}[i];
+		rec.meets[strlen(rec.meets) - 1] = i == 2 ? '1' : '0';
+		assert_int_equal(add_copy(job, &rec), 0);
+	}
+	for (uint64_t i = 0; i < 60; i++) {
+		const struct rec_resources used = {.hdr = {.type = REC_RESOURCES, .size = sizeof(used)},
+						   .time_ns = (1 + i / 3) * S,
+						   .pid = OWN_RANK + i % 3,
+						   .user_ns = i / 3 * S};
+		assert_int_equal(add_copy(job, &used), 0);
+	}
+	cpu_limit__find(job, PID, 0, 0.5, &limit);
+	assert_true(limit.used > 1.19 && limit.used < 1.21);
+	job__free(job);
+}
+
 /* On 4 CPUs, with a quota of 0.5 and others of it above. */
 static struct job *job_with_quota(uint32_t own_milli_cpus)
 {
@@ -329,6 +366,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cpus_have_a_holder),
 		cmocka_unit_test(cpus_of_short_processes_are_not_added_up),
+		cmocka_unit_test(another_job_uses_its_own),
 		cmocka_unit_test(the_kernel_says_whether_it_was_the_quota),
 		cmocka_unit_test(who_ran_has_the_cpus),
 		cmocka_unit_test(ranks_of_another_job_are_others),

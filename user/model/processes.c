@@ -7,8 +7,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "include/resource_records.h"
 #include "user/lib/percentile.h"
 #include "user/lib/saturating.h"
+#include "user/model/resources.h"
 #include "user/model/rests.h"
 
 bool processes__in_scope(const struct job *job, uint32_t row_pid, uint32_t pid)
@@ -48,6 +50,47 @@ int processes__list(const struct job *job, const uint32_t *pids, size_t pid_cnt,
 	}
 	*cnt = used;
 	return 0;
+}
+
+/* Whether two texts are both there, and not the same. */
+static bool differ(const char *a, const char *b, size_t size)
+{
+	return *a && *b && strncmp(a, b, size) != 0;
+}
+
+static bool is_local(const char *address)
+{
+	return !strncmp(address, "127.", 4) || !strncmp(address, "localhost ", 10) || !strncmp(address, "::1 ", 4);
+}
+
+/* "ADDRESS PORT". The first rank may call itself localhost, which the others reach by its name. */
+static bool meet_elsewhere(const struct rec_job *a, const struct rec_job *b)
+{
+	char x[sizeof(a->meets) + 1], y[sizeof(b->meets) + 1];
+	const char *x_port, *y_port;
+
+	snprintf(x, sizeof(x), "%.*s", (int)sizeof(a->meets), a->meets);
+	snprintf(y, sizeof(y), "%.*s", (int)sizeof(b->meets), b->meets);
+	x_port = strrchr(x, ' ');
+	y_port = strrchr(y, ' ');
+	if (!x_port || !y_port)
+		return false;
+	if (strcmp(x_port, y_port) != 0)
+		return true;
+	if (is_local(x) && is_local(y))
+		return a->pid >> REC_PID_BITS != b->pid >> REC_PID_BITS;
+	return !is_local(x) && !is_local(y) && strcmp(x, y) != 0;
+}
+
+bool processes__of_other_jobs(struct job *job, uint32_t a, uint32_t b)
+{
+	const struct rec_job *x = resources__job(job__resources(job), a), *y = resources__job(job__resources(job), b);
+
+	if (!x || !y || a == b)
+		return false;
+	if (x->launcher == y->launcher && x->launcher != LAUNCHER_CONTAINER && differ(x->id, y->id, sizeof(x->id)))
+		return true;
+	return meet_elsewhere(x, y);
 }
 
 char *processes__end_text(int status)

@@ -16,6 +16,12 @@ bool processes__in_scope(const struct job *job, uint32_t row_pid, uint32_t pid);
  */
 int processes__list(const struct job *job, const uint32_t *pids, size_t pid_cnt, struct rec_target **out, size_t *cnt);
 
+/*
+ * Whether two training processes are known to be of different jobs, by what each says of its own: the number that a launcher
+ * gave the job, and where its ranks meet. A container says nothing: each rank may be in one of its own.
+ */
+bool processes__of_other_jobs(struct job *job, uint32_t a, uint32_t b);
+
 /* "killed by SIGKILL", "exit status 1", of a wait status; malloc'ed. NULL: no memory. */
 char *processes__end_text(int status);
 

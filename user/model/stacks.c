@@ -193,9 +193,21 @@ static const char *in_packages(const char *file)
 	return NULL;
 }
 
+/* A cell of a notebook, or what a person types in, or pipes in, has no file; Python's own frozen modules have names alike. */
+static bool is_typed_in(const char *file)
+{
+	static const char *const begins[] = {"<stdin>",         "<console>", "<input>", "<python-input-",
+					     "<ipython-input-", "<command-", "<timed ", "<magic-timeit>"};
+
+	for (size_t i = 0; i < sizeof(begins) / sizeof(*begins); i++)
+		if (!strncmp(file, begins[i], strlen(begins[i])))
+			return true;
+	return false;
+}
+
 static bool is_standard(const char *file)
 {
-	return !*file || *file == '<' || (strstr(file, "/lib/python3") && !in_packages(file));
+	return !*file || (*file == '<' && !is_typed_in(file)) || (strstr(file, "/lib/python3") && !in_packages(file));
 }
 
 struct code stacks__code(const struct stacks *stacks, uint32_t number)

@@ -74,7 +74,7 @@ static int compare_duration(const void *a, const void *b, void *ctx)
 
 int steps_of__new(const struct steps_view *view, const struct step_track *track, bool of_job, struct steps_of *of)
 {
-	const struct straggler *straggler = of_job && view->straggler.index >= 0 ? &view->straggler : NULL;
+	const struct straggler *straggler = of_job ? &view->straggler : NULL;
 	const char *sort = view->options->sort;
 	int err;
 
@@ -85,7 +85,7 @@ int steps_of__new(const struct steps_view *view, const struct step_track *track,
 	if (!err)
 		err = verdict__new(view->job, view->steps, track, &of->blame, &of->gpu, straggler, &of->verdict);
 	if (!err)
-		err = outside__find(view->job, track, &of->outside);
+		err = outside__find(view->job, view->steps, track, &of->outside);
 	if (err) {
 		steps_of__release(of);
 		return err;

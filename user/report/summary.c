@@ -528,12 +528,18 @@ static void say_steps(const struct summary *summary, struct lines *lines)
 	}
 }
 
+/* No step for so long: the job stands still, unless it does something else. */
+static bool is_long(const struct step_track *track, uint64_t ns)
+{
+	return ns >= STALL_NS && ns >= STALL_STEPS * track->rule_of_slow.median_ns;
+}
+
 const struct outside_part *summary__stall(const struct summary *summary)
 {
 	const struct outside_part *after = &summary->of.outside.parts[OUTSIDE_AFTER];
 	const struct step_track *track = summary->track;
 
-	return track && after->ns >= STALL_NS && after->ns >= STALL_STEPS * track->rule_of_slow.median_ns &&
+	return track && is_long(track, after->still_ns) && after->still_ns > after->longest_ns &&
 			       !job__exit(summary->job, track->pid)
 		       ? after
 		       : NULL;
@@ -542,20 +548,23 @@ const struct outside_part *summary__stall(const struct summary *summary)
 /* 0 or -ENOMEM. */
 static int say_stall(const struct summary *summary, struct lines *lines)
 {
-	const struct outside_part *after = summary__stall(summary);
+	static const char *const works[] = {"", "labels and actions go on, ", "it evaluates, ", "it saves, "};
+	const struct outside_part *after = &summary->of.outside.parts[OUTSIDE_AFTER];
 	const struct step_track *track = summary->track;
+	bool stalls = summary__stall(summary);
 	char *place = NULL, ns[32];
 
-	if (!after)
+	if (!is_long(track, after->ns) || job__exit(summary->job, track->pid))
 		return 0;
 	if (after->hotspot.ns) {
 		place = hotspot__text(summary->job, &after->hotspot);
 		if (!place)
 			return -ENOMEM;
 	}
-	lines__add(lines, &(struct line_text){"Stalled", LINE_HOT, 2, 0, 0},
-		   "no step has ended in the last %s, since step %" PRIu64 ": mostly %s%s%s",
-		   summary_text__duration(after->ns, ns), track->steps[track->step_cnt - 1].index,
+	lines__add(lines, &(struct line_text){stalls ? "Stalled" : "No step", stalls ? LINE_HOT : LINE_PLAIN, 2, 0, 0},
+		   "%s in the last %s, since step %" PRIu64 ": %smostly %s%s%s",
+		   stalls ? "no step has ended" : "has ended", summary_text__duration(after->ns, ns),
+		   track->steps[track->step_cnt - 1].index, stalls ? "" : works[after->work],
 		   after->cause ? summary_text__cause(after->cause) : "running", place ? ", at " : "", place ?: "");
 	free(place);
 	return 0;
@@ -767,6 +776,8 @@ static void say_ranks(const struct summary *summary, struct lines *lines)
 		 summary_text__duration(min_ns, shortest), summary_text__duration(max_ns, longest));
 	if (straggler->index >= 0)
 		lines__add(lines, &how, "%s; %s: %s", medians, straggler->name, straggler->why);
+	else if (straggler->turns.waits_ns)
+		lines__add(lines, &how, "%s; they wait for each other in turn", medians);
 	else
 		lines__add(lines, &how, "%s%s", medians, straggler->compared ? "; no rank holds the others up" : "");
 }

@@ -105,7 +105,7 @@ static double blame__ordinary(const struct blame *blame, uint64_t all, uint64_t 
 
 /* The excess of a step over an ordinary one. */
 struct excess {
-	double ns[PHASE__COUNT][CAUSE__END], gc_ns;
+	double ns[PHASE__COUNT][CAUSE__END], gc_ns, compile_ns;
 };
 
 static void find_excess(const struct blame *blame, const struct step *step, struct excess *excess)
@@ -179,8 +179,7 @@ static unsigned int of_whole_phases(const struct excess *excess, double over, do
 }
 
 /* Sets *cause_ns and *phase. CAUSE_NONE: time on the CPU. */
-static unsigned int find_cause(const struct excess *excess, double over, uint64_t compile_ns, double *cause_ns,
-			       int *phase)
+static unsigned int find_cause(const struct excess *excess, double over, double *cause_ns, int *phase)
 {
 	unsigned int best;
 
@@ -188,7 +187,7 @@ static unsigned int find_cause(const struct excess *excess, double over, uint64_
 	*cause_ns = excess->gc_ns;
 	if (*cause_ns >= HALF * over)
 		return BLAME_GC;
-	*cause_ns = compile_ns;
+	*cause_ns = excess->compile_ns;
 	if (*cause_ns >= HALF * over)
 		return BLAME_COMPILE;
 	best = of_whole_phases(excess, over, cause_ns, phase);
@@ -210,8 +209,11 @@ static unsigned int find_cause(const struct excess *excess, double over, uint64_
 static void find_causes(struct blame_builder *b)
 {
 	const struct step_track *track = b->track;
+	uint64_t compile_ns = 0;
 	struct excess excess;
 
+	for (size_t i = 0; i < track->slow_cnt; i++)
+		compile_ns = saturating__add(compile_ns, b->slow[i].compile_ns);
 	for (size_t i = 0; i < track->slow_cnt; i++) {
 		const struct step *step = &track->steps[track->slow[i]];
 		struct blame_step *blamed = &b->blame->steps[i];
@@ -221,7 +223,9 @@ static void find_causes(struct blame_builder *b)
 		blamed->step = track->slow[i];
 		blamed->over_ns = step__ns(step) - track->rule_of_slow.ordinary_ns;
 		find_excess(b->blame, step, &excess);
-		slow->cause = find_cause(&excess, blamed->over_ns, slow->compile_ns, &cause_ns, &slow->phase);
+		excess.compile_ns =
+			fmax(0, slow->compile_ns - blame__ordinary(b->blame, b->blame->compile.ns, compile_ns));
+		slow->cause = find_cause(&excess, blamed->over_ns, &cause_ns, &slow->phase);
 		slow->ns = cause_ns;
 		slow->queue_ns = fmin(fmax(of_cause(&excess, CAUSE_RUN_QUEUE), 0), blamed->over_ns);
 	}
@@ -383,21 +387,42 @@ static int add_to_places(struct blame_builder *b, const struct sample *sample, e
 
 /* ---- torch.compile ---- */
 
+static bool is_one_of(const char *name, const char *const *names, size_t cnt)
+{
+	const char *dot = strrchr(name, '.');
+
+	for (size_t i = 0; i < cnt; i++)
+		if (!strcmp(dot ? dot + 1 : name, names[i]))
+			return true;
+	return false;
+}
+
 /*
  * Files whose functions run only during compilation, once they are imported. Calls of compiled
- * functions pass through other files of dynamo.
+ * functions pass through other files of dynamo, and through these functions: the replay of a CUDA
+ * graph, what puts its inputs where it wants them, and what gives a function the arguments that it
+ * expects. What records a CUDA graph is part of compilation.
  */
 static bool is_compiler(const struct job *job, const struct code *code)
 {
 	static const char *const files[] = {"/torch/_dynamo/convert_frame.py", "/torch/_inductor/compile_fx.py"};
+	static const char graphs[] = "/torch/_inductor/cudagraph_trees.py", *const record[] = {"record_function",
+											       "_record"};
+	static const char *const runs[] = {"<module>",
+					   "run",
+					   "wrapper",
+					   "index_expanded_dims",
+					   "index_expanded_dims_and_copy_",
+					   "copy_misaligned_inputs",
+					   "clone_preserve_strides"};
 	const char *file = code->file ? job__name(job, code->file) : NULL;
-	const char *name = code->name ? job__name(job, code->name) : NULL;
+	const char *name = (code->name ? job__name(job, code->name) : NULL) ?: "";
 
-	if (name && !strcmp(name, "<module>"))
-		return false;
+	if (compare__ends_with(file, graphs))
+		return is_one_of(name, record, sizeof(record) / sizeof(*record));
 	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
 		if (compare__ends_with(file, files[i]))
-			return true;
+			return !is_one_of(name, runs, sizeof(runs) / sizeof(*runs));
 	return false;
 }
 

@@ -101,7 +101,93 @@ static uint64_t recorded_ns(const struct job *job, uint32_t pid, uint64_t from_n
 	return to_ns - from_ns - rests__between(job__rests(job), pid, from_ns, to_ns);
 }
 
-int outside__find(struct job *job, const struct step_track *track, struct outside *outside)
+/* ---- what it does behind its last step ---- */
+
+#define SAVES_NS 1000000000ULL /* a checkpoint is written in no smaller parts that are seen */
+
+/* Spans that a program begins and ends as it goes on; threads that only wait for each other have the others, too. */
+static bool is_landmark(enum span_kind kind)
+{
+	return kind != SPAN_OP && kind != SPAN_EVALUATE && kind != SPAN_NODE && kind != SPAN_GC && kind != SPAN_COMM &&
+	       kind != SPAN_SYNC;
+}
+
+/* Whether the landmarks of two paths are the same. */
+static bool same_landmarks(const struct stacks *stacks, uint32_t a, uint32_t b)
+{
+	struct path x = stacks__path(stacks, a), y = stacks__path(stacks, b);
+	uint32_t i = 0, k = 0;
+
+	for (;; i++, k++) {
+		while (i < x.cnt && !is_landmark(x.spans[i].kind))
+			i++;
+		while (k < y.cnt && !is_landmark(y.spans[k].kind))
+			k++;
+		if (i == x.cnt || k == y.cnt)
+			return i == x.cnt && k == y.cnt;
+		if (x.spans[i].kind != y.spans[k].kind || x.spans[i].name != y.spans[k].name)
+			return false;
+	}
+}
+
+struct work_search {
+	const struct job *job;
+	const struct steps *steps;
+	const struct step_track *track;
+	uint64_t end_ns, went_on_ns, last_ns; /* last_ns: of the last sample */
+	uint32_t path;                        /* of the last sample */
+	bool seen, gets_data, trains;
+};
+
+/* Takes the samples of the thread behind its last step, by time. */
+static void add_work(struct work_search *w, const struct sample *s, struct outside_part *part)
+{
+	enum phase phase = steps__phase(w->steps, s->path);
+	bool saves = phase == PHASE_CHECKPOINT && s->weight_ns <= SAVES_NS && s->time_ns + SAVES_NS >= w->end_ns;
+	uint64_t waited_ns = s->weight_ns < s->time_ns - w->last_ns ? s->weight_ns : s->time_ns - w->last_ns, ns;
+
+	w->gets_data = w->gets_data || phase == PHASE_DATA || phase == PHASE_VALIDATION;
+	w->trains = w->trains || phase == PHASE_BACKWARD;
+	if (saves || (w->seen && !same_landmarks(job__stacks(w->job), w->path, s->path))) {
+		uint64_t at_ns = s->time_ns - (saves ? 0 : waited_ns); /* it may wait since then */
+
+		ns = recorded_ns(w->job, w->track->pid, w->went_on_ns, at_ns);
+		part->longest_ns = ns > part->longest_ns ? ns : part->longest_ns;
+		part->work = saves ? OUTSIDE_SAVES : OUTSIDE_WORKS;
+		w->went_on_ns = at_ns;
+	}
+	w->last_ns = s->time_ns;
+	w->seen = true;
+	w->path = s->path;
+}
+
+/* 0 or -ENOMEM. */
+static int find_work(struct job *job, const struct steps *steps, const struct step_track *track,
+		     struct outside_part *part)
+{
+	const struct samples *samples = job__samples(job);
+	uint64_t last_ns = track->steps[track->step_cnt - 1].end_ns;
+	struct work_search w = {
+		job, steps, track, .end_ns = job__window(job)->end_ns, .went_on_ns = last_ns, .last_ns = last_ns};
+
+	part->still_ns = part->ns;
+	for (size_t i = 0; samples && track->thread && i < samples__cnt(samples); i++) {
+		struct sample s;
+
+		if (samples__thread_of(samples, i) != track->thread)
+			continue;
+		s = samples__get(samples, i);
+		if (s.time_ns >= w.last_ns && s.time_ns <= w.end_ns)
+			add_work(&w, &s, part);
+	}
+	if (part->work)
+		part->still_ns = recorded_ns(job, track->pid, w.went_on_ns, w.end_ns);
+	if (part->work == OUTSIDE_WORKS && w.gets_data && !w.trains)
+		part->work = OUTSIDE_EVALUATES;
+	return samples ? 0 : -ENOMEM;
+}
+
+int outside__find(struct job *job, const struct steps *steps, const struct step_track *track, struct outside *outside)
 {
 	const struct rec_window *window = job__window(job);
 	uint64_t from_ns = job__events_from(job), first_ns = track->steps[0].start_ns,
@@ -113,7 +199,7 @@ int outside__find(struct job *job, const struct step_track *track, struct outsid
 		outside->parts[OUTSIDE_BEFORE].ns = recorded_ns(job, track->pid, from_ns, first_ns);
 	if (window->end_ns > last_ns)
 		outside->parts[OUTSIDE_AFTER].ns = recorded_ns(job, track->pid, last_ns, window->end_ns);
-	return find_outside(&f, job);
+	return find_outside(&f, job) ?: find_work(job, steps, track, &outside->parts[OUTSIDE_AFTER]);
 }
 
 int outside__all(struct job *job, uint32_t pid, struct outside_part *part)

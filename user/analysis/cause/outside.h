@@ -10,11 +10,23 @@
 
 enum outside_side { OUTSIDE_BEFORE, OUTSIDE_AFTER, OUTSIDE__COUNT };
 
+/* What a thread does that makes no steps, as far as landmarks tell. */
+enum outside_work {
+	OUTSIDE_NO_WORK, /* that is not known */
+	OUTSIDE_WORKS,   /* labels or actions begin and end */
+	OUTSIDE_EVALUATES,
+	OUTSIDE_SAVES, /* a checkpoint */
+};
+
 struct outside_part {
 	uint64_t ns;
 	uint64_t compile_ns;    /* the part in torch.compile */
 	unsigned int cause;     /* that has most of the sampled time; CAUSE_NONE: the thread ran, or has no sample */
 	struct hotspot hotspot; /* the line that has half of the sampled time; .ns 0: no such line */
+	enum outside_work work; /* behind the last step only */
+	uint64_t
+		still_ns; /* since a label, an action or the like last began or ended, up to the end; without one: ns */
+	uint64_t longest_ns; /* without one before that */
 };
 
 struct outside {
@@ -24,6 +36,6 @@ struct outside {
 /* The whole window, for the main thread of a process that made no step. 0 or -ENOMEM. */
 int outside__all(struct job *job, uint32_t pid, struct outside_part *part);
 /* 0 or -ENOMEM. */
-int outside__find(struct job *job, const struct step_track *track, struct outside *outside);
+int outside__find(struct job *job, const struct steps *steps, const struct step_track *track, struct outside *outside);
 
 #endif

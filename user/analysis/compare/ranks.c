@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "user/analysis/compare/blocks.h"
+#include "user/model/processes.h"
 
 #define STRAGGLER_SHARE 0.05 /* of a step */
 
@@ -235,6 +236,98 @@ static double straggler_error(const struct rank *ranks, size_t cnt, size_t least
 	return block_values__error(more, known);
 }
 
+/* ---- ranks that are last in turn ---- */
+
+#define TURNS      2    /* times as long in collectives as who is last */
+#define SAME_STEPS 0.25 /* of a step: ranks that wait for each other have steps that differ by less */
+#define HALF       0.5
+
+struct turn_sums {
+	double steps, least_ns, mean_ns, off_ns, all_ns;
+	double more_ns[PHASE__COUNT][CAUSE__END]; /* of who is last, beyond the mean of all */
+};
+
+/* The steps of all ranks at an instant, of which *last is the shortest time in collectives. false: not all have one. */
+static bool steps_at(const struct rank *ranks, size_t cnt, uint64_t time_ns, const struct step **at, size_t *last)
+{
+	*last = 0;
+	for (size_t i = 0; i < cnt; i++) {
+		long step = step_track__at(ranks[i].track, time_ns);
+
+		if (step < 0)
+			return false;
+		at[i] = &ranks[i].track->steps[step];
+		*last = comm_of(at[i]) < comm_of(at[*last]) ? i : *last;
+	}
+	return true;
+}
+
+static void add_turn(const struct step **at, size_t cnt, size_t last, struct turn_sums *sums)
+{
+	sums->steps++;
+	sums->least_ns += comm_of(at[last]);
+	sums->all_ns += step__ns(at[0]);
+	for (size_t i = 0; i < cnt; i++) {
+		sums->mean_ns += (double)comm_of(at[i]) / cnt;
+		sums->off_ns += fabs((double)step__ns(at[i]) - step__ns(at[0])) / cnt;
+		for (uint32_t p = 0; p < at[i]->part_cnt; p++) {
+			const struct step_part *part = &at[i]->parts[p];
+
+			sums->more_ns[part->phase][part->cause] += part->ns * ((i == last) - 1.0 / cnt);
+		}
+	}
+}
+
+static bool share_machine(const struct rank *ranks, size_t cnt)
+{
+	for (size_t i = 1; i < cnt; i++)
+		if (ranks[i].track->pid >> REC_PID_BITS != ranks[0].track->pid >> REC_PID_BITS)
+			return false;
+	return true;
+}
+
+static void set_turns(const struct turn_sums *sums, struct turns *turns)
+{
+	double most = 0;
+
+	for (int p = 0; p < PHASE__COUNT; p++)
+		for (unsigned int c = 0; c < CAUSE__END; c++) {
+			if (p == PHASE_COMM || c == CAUSE_COLLECTIVE || sums->more_ns[p][c] <= most)
+				continue;
+			most = sums->more_ns[p][c];
+			turns->phase = p;
+			turns->cause = c;
+		}
+	turns->waits_ns = (sums->mean_ns - sums->least_ns) / sums->steps;
+	turns->collectives_ns = sums->least_ns / sums->steps;
+}
+
+/*
+ * What a collective takes itself is what the rank has that comes last to it. Ranks of several machines are not asked: their clocks
+ * may be off by a step. 0 or -ENOMEM.
+ */
+static int find_turns(const struct rank *ranks, size_t cnt, struct turns *turns)
+{
+	const struct step_track *track = ranks[0].track;
+	const struct step **at = calloc(cnt + 1, sizeof(*at));
+	struct turn_sums *sums = calloc(1, sizeof(*sums));
+	bool known = at && sums && share_machine(ranks, cnt);
+	int err = at && sums ? 0 : -ENOMEM;
+	size_t last;
+
+	for (size_t i = 0; known && i < track->step_cnt; i++)
+		if (steps_at(ranks, cnt, track->steps[i].start_ns + step__ns(&track->steps[i]) / 2, at, &last))
+			add_turn(at, cnt, last, sums);
+	known = known && sums->steps >= SLOW_MIN_CNT && sums->steps >= HALF * track->step_cnt &&
+		sums->off_ns <= SAME_STEPS * sums->all_ns;
+	if (known && sums->mean_ns >= TURNS * sums->least_ns &&
+	    sums->mean_ns - sums->least_ns >= STRAGGLER_SHARE * sums->all_ns)
+		set_turns(sums, turns);
+	free(at);
+	free(sums);
+	return err;
+}
+
 /* As ranks__straggler, of two ranks or more that are all in collectives. */
 static int find_straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
 			  struct straggler *found)
@@ -244,7 +337,7 @@ static int find_straggler(struct job *job, const struct steps *steps, const stru
 
 	if (others - own < STRAGGLER_SHARE * ranks[least].track->rule_of_slow.median_ns ||
 	    others - own < straggler_error(ranks, cnt, least))
-		return 0;
+		return find_turns(ranks, cnt, &found->turns);
 	found->index = (long)least;
 	find_more(ranks, cnt, found);
 	find_slower_cpu(ranks, cnt, found);
@@ -269,35 +362,80 @@ static void name_straggler(const struct rank *ranks, size_t cnt, struct straggle
 			 (unsigned int)REC_PID(ranks[found->index].track->pid));
 }
 
-int ranks__straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
-		     struct straggler *found)
-{
-	struct rank *compared = calloc(cnt + 1, sizeof(*compared));
-	size_t *index = calloc(cnt + 1, sizeof(*index)), compared_cnt = 0;
-	int err = compared && index ? 0 : -ENOMEM;
-
-	*found = (struct straggler){.index = -1};
-	/* A process that is in no collective belongs to another job, and nobody waits for it. */
-	for (size_t i = 0; i < cnt && !err; i++) {
-		if (!ranks[i].comm_ns || !ranks[i].sum.step_cnt)
-			continue;
-		index[compared_cnt] = i;
-		compared[compared_cnt++] = ranks[i];
-	}
-	found->compared = compared_cnt > 1;
-	if (!err && found->compared)
-		err = find_straggler(job, steps, compared, compared_cnt, found);
-	if (!err && found->index >= 0) {
-		found->index = (long)index[found->index];
-		name_straggler(ranks, cnt, found);
-	}
-	free(compared);
-	free(index);
-	return err;
-}
-
 void straggler__release(struct straggler *straggler)
 {
 	free(straggler->why);
 	*straggler = (struct straggler){.index = -1};
+}
+
+/* A process that is in no collective belongs to another job, and nobody waits for it. */
+static bool is_in_collectives(const struct rank *rank)
+{
+	return rank->comm_ns && rank->sum.step_cnt;
+}
+
+/* Those that are in collectives with the rank at `first`, as far as their jobs are known; marks them as taken. Returns their number. */
+static size_t take_job(struct job *job, const struct rank *ranks, size_t cnt, size_t first, bool *taken,
+		       struct rank *of_job, size_t *index)
+{
+	size_t of_job_cnt = 0;
+
+	for (size_t i = first; i < cnt && is_in_collectives(&ranks[first]); i++) {
+		if (taken[i] || !is_in_collectives(&ranks[i]) ||
+		    processes__of_other_jobs(job, ranks[first].track->pid, ranks[i].track->pid))
+			continue;
+		taken[i] = true;
+		index[of_job_cnt] = i;
+		of_job[of_job_cnt++] = ranks[i];
+	}
+	return of_job_cnt;
+}
+
+static double straggler_share(const struct rank *ranks, const struct straggler *found)
+{
+	return found->index < 0 ? 0 : found->more_ns / ranks[found->index].track->rule_of_slow.median_ns;
+}
+
+/* Keeps the one that its others wait for longer. */
+static void keep_worse(const struct rank *ranks, struct straggler *found, struct straggler *other)
+{
+	bool compared = found->compared || other->compared;
+
+	if (straggler_share(ranks, other) > straggler_share(ranks, found) ||
+	    (found->index < 0 && (other->index >= 0 || other->turns.waits_ns > found->turns.waits_ns))) {
+		straggler__release(found);
+		*found = *other;
+	} else {
+		straggler__release(other);
+	}
+	found->compared = compared;
+}
+
+int ranks__straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
+		     struct straggler *found)
+{
+	struct rank *of_job = calloc(cnt + 1, sizeof(*of_job));
+	size_t *index = calloc(cnt + 1, sizeof(*index));
+	bool *taken = calloc(cnt + 1, sizeof(*taken));
+	int err = of_job && index && taken ? 0 : -ENOMEM;
+
+	*found = (struct straggler){.index = -1};
+	for (size_t first = 0; first < cnt && !err; first++) {
+		struct straggler one = {.index = -1};
+		size_t of_job_cnt = taken[first] ? 0 : take_job(job, ranks, cnt, first, taken, of_job, index);
+
+		if (of_job_cnt < 2)
+			continue;
+		one.compared = true;
+		err = find_straggler(job, steps, of_job, of_job_cnt, &one);
+		if (one.index >= 0) {
+			one.index = (long)index[one.index];
+			name_straggler(ranks, cnt, &one);
+		}
+		keep_worse(ranks, found, &one);
+	}
+	free(of_job);
+	free(index);
+	free(taken);
+	return err;
 }

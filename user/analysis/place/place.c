@@ -33,6 +33,16 @@ static const char *const torch_libraries[] = {
 	"libnvrtc", "libnccl",  "libgloo", "libtbb",  "_C.",
 };
 
+/* What torch, its extensions and compiled code call, and others, too. */
+static const char *const shared_libraries[] = {
+	"libc.so",     "libc-",   "libm.so",      "libm-",       "libmvec",     "libstdc++",    "libgcc_s",
+	"libpthread",  "libdl",   "librt",        "ld-linux",    "libblas",     "libcblas",     "libopenblas",
+	"liblapack",   "libblis", "libflexiblas", "libgfortran", "libquadmath", "libjemalloc",  "libtcmalloc",
+	"libmimalloc", "libnuma", "libtriton",    "libnv",       "libcaffe2",   "libshm",       "libfbgemm",
+	"libxsmm",     "libpyg",  "libnatten",    "libamd",      "libhip",      "libroc",       "libMIOpen",
+	"libhsa",      "librccl", "libze_",       "libsycl",     "libur_",      "libintel-ext", "libittnotify",
+};
+
 static bool begins_with_any(const char *text, const char *const *beginnings, size_t cnt)
 {
 	for (size_t i = 0; i < cnt; i++)
@@ -66,14 +76,46 @@ bool cpu_class__is_interpreter(const struct job *job, uint64_t native)
 	return native && is_interpreter_library(library_of(job__name(job, native)));
 }
 
+/* The file of "symbol (file)", or of "file" alone, which is what has no symbols; "" of code in no file. */
+static const char *file_of_native(const char *native)
+{
+	const char *library = library_of(native);
+
+	return *library || !native || !(strstr(native, ".so") || is_interpreter_library(native)) ? library : native;
+}
+
+/* "libgfortran-040039e1.so.5": as a wheel names the libraries that it brings along. */
+static bool is_of_wheel(const char *library)
+{
+	const char *end = strstr(library, ".so");
+
+	for (const char *dash = strchr(library, '-'); dash && end && dash < end; dash = strchr(dash + 1, '-'))
+		if (strspn(dash + 1, "0123456789abcdef") == 8 && (dash[9] == '.' || dash[9] == '-'))
+			return true;
+	return false;
+}
+
+/*
+ * A module of Python, or a library that no operator calls: numpy, scipy, OpenCV. Extensions of torch, and what torch.compile has
+ * compiled, have files of any other name; code that XLA or Numba has made has none.
+ */
+static bool is_others(const char *library)
+{
+	if (strstr(library, ".cpython-") || strstr(library, ".abi3.so") || is_of_wheel(library))
+		return true;
+	return !strncmp(library, "lib", 3) && !begins_with_any(library, shared_libraries, COUNT(shared_libraries));
+}
+
 enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample, enum phase phase)
 {
-	const char *library = library_of(sample->native ? job__name(job, sample->native) : NULL);
+	const char *library = file_of_native(sample->native ? job__name(job, sample->native) : NULL);
 
 	if (sample->kernel)
 		return CPU_KERNEL;
 	if (is_interpreter_library(library))
 		return CPU_PYTHON;
+	if (begins_with_any(library, torch_libraries, COUNT(torch_libraries)))
+		return CPU_OP;
 	/*
 	 * In these phases, libc and similar code works for an operator (with JAX, code that XLA
 	 * generated has no library), or is negligible.
@@ -82,15 +124,15 @@ enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample,
 	case PHASE_FORWARD:
 	case PHASE_BACKWARD:
 	case PHASE_OPTIMIZER:
+		return is_others(library) ? CPU_NATIVE : CPU_OP;
 	case PHASE_JIT:
 	case PHASE_COMPILE:
 	case PHASE_AWAIT:
 	case PHASE_TRANSFER:
 		return CPU_OP;
 	default:
-		break;
+		return CPU_NATIVE;
 	}
-	return begins_with_any(library, torch_libraries, COUNT(torch_libraries)) ? CPU_OP : CPU_NATIVE;
 }
 
 #define HALF        0.5

@@ -128,8 +128,8 @@ const char *syscall__name(uint32_t number);
 /* What a thread did on the CPU when the timer sampled it. */
 enum cpu_class {
 	CPU_PYTHON, /* the interpreter */
-	CPU_OP,     /* torch, and the libraries that it calls; in forward, backward and optimizer, all native code */
-	CPU_NATIVE, /* other native code */
+	CPU_OP, /* torch, and the libraries that it calls; in the model's phases also what others call, too: libc, BLAS */
+	CPU_NATIVE, /* other native code, such as numpy's */
 	CPU_KERNEL,
 	CPU__COUNT,
 };

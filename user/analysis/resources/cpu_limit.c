@@ -10,6 +10,7 @@
 #include "include/resource_records.h"
 #include "user/analysis/resources/resources.h"
 #include "user/lib/histograms.h"
+#include "user/model/processes.h"
 #include "user/model/resources.h"
 #include "user/model/samples.h"
 
@@ -30,23 +31,17 @@ static const struct rec_target *main_of(const struct job *job, uint32_t pid)
 	return target;
 }
 
-static bool same_text(const char *a, const char *b, size_t size)
-{
-	return !strncmp(a, b, size);
-}
-
-/* Two ranks, which say that they are of the same job. */
+/*
+ * Two main processes of one job: one has started the other, one that is recorded has started both, or they are ranks of which
+ * nothing says that they are of different jobs.
+ */
 static bool same_job(struct job *job, const struct rec_target *a, const struct rec_target *b)
 {
-	const struct rec_job *x = resources__job(job__resources(job), a->pid);
-	const struct rec_job *y = resources__job(job__resources(job), b->pid);
-
-	if (a->rank < 0 || b->rank < 0 || a->rank == b->rank)
-		return false;
-	if (!x || !y)
+	if (a->pid == b->pid || a->parent_pid == b->pid || b->parent_pid == a->pid)
 		return true;
-	return x->launcher == y->launcher && same_text(x->id, y->id, sizeof(x->id)) &&
-	       same_text(x->meets, y->meets, sizeof(x->meets));
+	if (a->parent_pid && a->parent_pid == b->parent_pid && job__target(job, a->parent_pid))
+		return true;
+	return a->rank >= 0 && b->rank >= 0 && a->rank != b->rank && !processes__of_other_jobs(job, a->pid, b->pid);
 }
 
 static enum cpu_ran_who who_is(struct job *job, uint32_t pid, uint32_t ran_pid)
@@ -209,16 +204,29 @@ static uint32_t machine_cpus(struct resources *resources, uint32_t pid, double *
 	return first ? first->processors : 0;
 }
 
-/* CPU time of all processes of that machine, between the first and the last look at each. */
-static double used_ns(struct resources *resources, uint32_t pid)
+/* Whether a process is of the same machine and job as `own`, a main process, as far as that is known. */
+static bool counts_as_own(struct job *job, const struct rec_target *own, uint32_t pid)
+{
+	const struct rec_target *main = main_of(job, pid);
+
+	return same_machine(pid, own->pid) && (!main || same_job(job, own, main));
+}
+
+/* CPU time of the processes of its job on its machine, between the first and the last look at each. */
+static double used_ns(struct job *job, uint32_t pid)
 {
 	size_t cnt;
-	const struct rec_resources *all = resources__samples(resources, &cnt); /* by pid and time */
+	const struct rec_resources *all = resources__samples(job__resources(job), &cnt); /* by pid and time */
+	const struct rec_target *own = main_of(job, pid) ?: &(const struct rec_target){.pid = pid, .rank = -1};
+	bool counts = false;
 	double sum = 0;
 
-	for (size_t i = 1; i < cnt; i++)
-		if (all[i].pid == all[i - 1].pid && same_machine(all[i].pid, pid))
+	for (size_t i = 0; i < cnt; i++) {
+		if (!i || all[i].pid != all[i - 1].pid)
+			counts = counts_as_own(job, own, all[i].pid);
+		else if (counts)
 			sum += (double)all[i].user_ns - all[i - 1].user_ns + all[i].system_ns - all[i - 1].system_ns;
+	}
 	return sum;
 }
 
@@ -337,7 +345,7 @@ static void find_holder(struct job *job, uint32_t pid, double waits, struct cpu_
 	double ns = own.cnt ? (double)own.items[own.cnt - 1].time_ns - own.items[0].time_ns : 0, busy, others;
 	bool counted;
 
-	out->used = ns > 0 ? used_ns(resources, pid) / ns : 0;
+	out->used = ns > 0 ? used_ns(job, pid) / ns : 0;
 	counted = cpu_throttle__find(job, pid, &out->throttle);
 	if (!out->cpus || ns < MIN_NS) {
 		out->holder = CPU_HELD_UNKNOWN;

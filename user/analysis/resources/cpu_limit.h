@@ -56,8 +56,8 @@ struct cpu_throttle {
 
 struct cpu_limit {
 	enum cpu_holder holder;
-	double used;                  /* CPUs, by all recorded processes of that machine, on average; 0: not known */
-	double cpus;                  /* CPUs that they may use; 0: not known */
+	double used; /* CPUs, by the job's recorded processes on that machine, on average; 0: not known */
+	double cpus; /* CPUs that they may use; 0: not known */
 	struct cpu_throttle throttle; /* without periods: not known */
 	struct cpu_ran ran;           /* all zeros: not known */
 };

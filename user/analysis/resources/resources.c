@@ -267,6 +267,7 @@ int copied_pages__find(struct job *job, const struct step_track *tracks, size_t 
 #define GROWTH_MIN_BYTES 4e6   /* less is said to be none, */
 #define GROWTH_MIN_SHARE 0.005 /* and less than this share of its memory */
 #define FAULTS_PER_S     10    /* major ones: less is no trouble */
+#define SWAP_SHARE       0.05  /* of a process's memory: less in swap is what it does not use */
 #define UNKNOWN          -1.0
 
 /* ---- rates ---- */
@@ -376,30 +377,95 @@ static void set_full(const struct resource_samples *all, struct resource_use *us
 	}
 }
 
-static int set_growth(const struct resource_samples *all, const uint64_t window_ns[2], struct resource_use *use)
+/*
+ * Pages of files count as shared, and as resident once they were touched; but the kernel drops them when memory is short. Those
+ * of shared memory (/dev/shm) count alike, and it cannot.
+ */
+enum memory_part { PART_OWN, PART_SHARED, PART_ALL };
+
+static double part_bytes(const struct rec_resources *at, enum memory_part part)
+{
+	double shared = at->shared_bytes, all = at->rss_bytes;
+
+	return part == PART_ALL ? all : part == PART_SHARED ? shared : fmax(0, all - shared);
+}
+
+/* Not steady if that is too little to say. 0 or -ENOMEM. */
+static int find_growth(const struct resource_samples *all, const uint64_t window_ns[2], enum memory_part part,
+		       const struct resource_use *use, struct growth *out)
 {
 	struct growth_point *points = calloc(all->cnt + 1, sizeof(*points));
-	struct growth growth = {0};
 	size_t cnt = 0;
 	double seconds;
 	int err;
 
+	*out = (struct growth){0};
 	if (!points)
 		return -ENOMEM;
 	for (size_t i = 0; i < all->cnt; i++)
 		if (all->items[i].known & RESOURCES_MEMORY && all->items[i].time_ns >= window_ns[0] &&
 		    all->items[i].time_ns <= window_ns[1])
 			points[cnt++] = (struct growth_point){(all->items[i].time_ns - window_ns[0]) / 1e9,
-							      all->items[i].rss_bytes};
+							      part_bytes(&all->items[i], part)};
 	seconds = cnt ? points[cnt - 1].s - points[0].s : 0;
-	err = seconds >= GROWTH_MIN_S ? growth__find(points, cnt, &growth) : 0;
+	err = seconds >= GROWTH_MIN_S ? growth__find(points, cnt, out) : 0;
 	free(points);
-	if (growth.steady && growth.per_s * seconds >= fmax(GROWTH_MIN_BYTES, GROWTH_MIN_SHARE * use->rss_last_bytes)) {
-		use->growth_per_s = growth.per_s;
-		use->growth_least_per_s = growth.least_per_s;
-		use->growth_most_per_s = growth.most_per_s;
-		set_full(all, use);
+	if (out->per_s * seconds < fmax(GROWTH_MIN_BYTES, GROWTH_MIN_SHARE * use->rss_last_bytes))
+		out->steady = false;
+	return err;
+}
+
+static int set_growth(const struct resource_samples *all, const uint64_t window_ns[2], enum memory_part part,
+		      struct resource_use *use)
+{
+	struct growth growth;
+	int err = find_growth(all, window_ns, part, use, &growth);
+
+	if (!growth.steady)
+		return err;
+	use->growth_per_s = growth.per_s;
+	use->growth_least_per_s = growth.least_per_s;
+	use->growth_most_per_s = growth.most_per_s;
+	set_full(all, use);
+	return err;
+}
+
+/* What the machine of a process loses each second beyond what its processes take for themselves. 0 or -ENOMEM. */
+static int find_unexplained(struct job *job, const uint64_t window_ns[2], uint32_t pid, const struct resource_use *uses,
+			    const double *own, size_t cnt, double *per_s)
+{
+	struct machine_samples machine = machine_samples__of(job, pid);
+	struct copied_pages copied = {0};
+	int err = machine_growth(&machine, window_ns, per_s);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (uses[i].pid >> REC_PID_BITS == pid >> REC_PID_BITS)
+			*per_s -= own[i];
+	find_counted(job, window_ns, uses, cnt, &copied);
+	*per_s -= copied.per_s;
+	return err;
+}
+
+/* Shared memory counts as growth where the machine loses as much: of files it loses nothing. 0 or -ENOMEM. */
+static int add_shared_growth(struct job *job, const uint64_t window_ns[2], struct resource_use *uses, size_t cnt)
+{
+	double *own = calloc(cnt + 1, sizeof(*own)), unexplained;
+	int err = own ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < cnt && !err; i++)
+		own[i] = uses[i].growth_per_s;
+	for (size_t i = 0; i < cnt && !err; i++) {
+		struct resource_samples all = resource_samples__of(job, uses[i].pid);
+		struct growth shared;
+
+		err = find_growth(&all, window_ns, PART_SHARED, &uses[i], &shared);
+		if (err || !shared.steady)
+			continue;
+		err = find_unexplained(job, window_ns, uses[i].pid, uses, own, cnt, &unexplained);
+		if (!err && unexplained >= HALF * shared.per_s)
+			err = set_growth(&all, window_ns, PART_ALL, &uses[i]);
 	}
+	free(own);
 	return err;
 }
 
@@ -426,7 +492,7 @@ static int fill_use(struct job *job, const struct resource_samples *all, const u
 	use->rates.sent_per_s = net.sent_per_s;
 	for (size_t i = 0; i < all->cnt; i++)
 		add_memory(use, &all->items[i]);
-	return set_growth(all, window_ns, use);
+	return set_growth(all, window_ns, PART_OWN, use);
 }
 
 static int compare_uses(const void *a, const void *b)
@@ -466,6 +532,7 @@ int resource_uses__new(struct job *job, const struct step_track *tracks, size_t 
 		part = (struct resource_samples){&all.items[from], to - from};
 		err = fill_use(job, &part, window_ns, &(*out)[(*cnt)++]);
 	}
+	err = err ?: add_shared_growth(job, window_ns, *out, *cnt);
 	if (err) {
 		free(*out);
 		*out = NULL;
@@ -476,10 +543,17 @@ int resource_uses__new(struct job *job, const struct step_track *tracks, size_t 
 	return err;
 }
 
+/* The kernel moves pages that nobody uses to the swap, on a machine with free memory, too. */
+static bool is_swapped(const struct resource_use *use)
+{
+	return use->swap_last_bytes &&
+	       use->swap_last_bytes >= SWAP_SHARE * ((double)use->rss_last_bytes + use->swap_last_bytes);
+}
+
 enum resource_trouble resource_use__trouble(const struct resource_use *use)
 {
 	return use->growth_per_s > 0                           ? TROUBLE_GROWTH
-	       : use->swap_last_bytes                          ? TROUBLE_SWAP
+	       : is_swapped(use)                               ? TROUBLE_SWAP
 	       : use->rates.major_faults_per_s >= FAULTS_PER_S ? TROUBLE_FAULTS
 							       : TROUBLE_NONE;
 }

@@ -29,7 +29,7 @@ struct resource_use {
 	struct resource_rates rates;
 	bool has_memory, has_swap;
 	uint64_t rss_min_bytes, rss_max_bytes, rss_last_bytes, shared_last_bytes, swap_last_bytes, swap_max_bytes;
-	double growth_per_s; /* bytes: its memory grows all the time; 0: it does not, or too little to say */
+	double growth_per_s; /* bytes that it cannot drop: they grow all the time; 0: they do not, or too little to say */
 	double growth_least_per_s, growth_most_per_s; /* with 99 % */
 	double full_s;                   /* until the memory that is left is used up at this rate; below 0: not known */
 	bool of_cgroup;                  /* that memory is what a limit of its cgroup leaves; else: the machine's */

@@ -42,6 +42,30 @@ void verdict__say(struct judge *j, struct array *list, const char *fmt, ...)
 	va_end(ap);
 }
 
+static char *format_text(const char *fmt, va_list ap)
+{
+	char *text;
+
+	return vasprintf(&text, fmt, ap) < 0 ? NULL : text;
+}
+
+void verdict__say_why(struct judge *j, const char *fmt, ...)
+{
+	char *old = j->verdict->why, *text;
+	va_list ap;
+
+	va_start(ap, fmt);
+	text = format_text(fmt, ap);
+	va_end(ap);
+	if (!text || asprintf(&j->verdict->why, "%s%s%s", old ?: "", old ? "; " : "", text) < 0) {
+		j->verdict->why = old;
+		j->err = -ENOMEM;
+	} else {
+		free(old);
+	}
+	free(text);
+}
+
 /* Before a wait for a CPU, who ended the previous wait does not matter. */
 bool verdict__one_waker(const struct blame_group *group)
 {

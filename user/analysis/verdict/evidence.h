@@ -14,6 +14,7 @@
 #define NONE          (-2) /* phase, or cause */
 
 #define MENTION_SHARE 0.02 /* of the time of all steps: worth mentioning */
+#define BUSY_SHARE    0.8  /* of the time that was watched: the GPU bounds */
 
 /* Time in a phase, or by a cause in any other phase, that counts towards a class. */
 struct verdict_rule {
@@ -60,6 +61,8 @@ struct judge {
 	int err;
 };
 
+/* Adds to why the class is what it is. */
+void verdict__say_why(struct judge *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a text to the evidence, or to what to try next. */
 void verdict__say(struct judge *j, struct array *list, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Whether one process ends most of the waits of the group. */
@@ -85,6 +88,10 @@ bool verdict__say_collector(struct judge *j);
 bool verdict__is_of_group(const struct judge *j, const struct blame_group *group, long step);
 /* Corrects the share that could be won, once the evidence is there. */
 void verdict__find_gain(struct judge *j);
+/* In on_cpu.c. Judges steps that ask the GPU for kernels, and are too slow for it. false: they are not. */
+bool verdict__judge_launches(struct judge *j);
+/* In on_cpu.c. Judges steps in which nothing else stands out, by what they do on the CPU. */
+void verdict__judge_cpu(struct judge *j);
 /* Adds the place and the evidence. */
 void verdict__give_evidence(struct judge *j);
 /* Whether the slow steps of a group start DataLoader workers, or wait for their ends. */

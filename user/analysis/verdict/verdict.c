@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "user/analysis/flame/profile.h"
 #include "user/analysis/verdict/evidence.h"
 
 static const char *const class_names[] = {
@@ -34,11 +33,6 @@ const char *verdict_class__name(enum verdict_class class)
 #define CPU_SLOW_SHARE   0.15 /* likewise, in work that all steps do but some need longer for */
 #define VALIDATION_SHARE 0.1  /* likewise, in what a program does on purpose */
 #define GC_SHARE         0.1  /* in collections of garbage */
-#define PYTHON_SHARE     0.4
-#define CPU_OP_SHARE     0.5
-#define CPU_SHARE        0.8 /* on the CPU in total: the step computes */
-#define BUSY_SHARE       0.8 /* of the time that was watched: the GPU bounds */
-#define LAUNCH_SHARE     0.5 /* on the CPU while the GPU waits */
 
 #define WRITTEN_SHARE    0.3 /* of extra work */
 #define NEARLY_ALL       0.9 /* of a rule's time */
@@ -71,32 +65,6 @@ static const struct verdict_rule rules[] = {
 };
 
 #define RULE_CNT (sizeof(rules) / sizeof(*rules))
-
-/* ---- texts ---- */
-
-static char *format_text(const char *fmt, va_list ap)
-{
-	char *text;
-
-	return vasprintf(&text, fmt, ap) < 0 ? NULL : text;
-}
-
-static void __attribute__((format(printf, 2, 3))) say_why(struct judge *j, const char *fmt, ...)
-{
-	char *old = j->verdict->why, *text;
-	va_list ap;
-
-	va_start(ap, fmt);
-	text = format_text(fmt, ap);
-	va_end(ap);
-	if (!text || asprintf(&j->verdict->why, "%s%s%s", old ?: "", old ? "; " : "", text) < 0) {
-		j->verdict->why = old;
-		j->err = -ENOMEM;
-	} else {
-		free(old);
-	}
-	free(text);
-}
 
 /* ---- who wins ---- */
 
@@ -262,121 +230,6 @@ static void find_winner(struct judge *j)
 	}
 }
 
-/* ---- the CPU, where nothing else wins ---- */
-
-static uint64_t on_cpu_ns(const struct step_sum *sum)
-{
-	uint64_t ns = 0;
-
-	for (int phase = 0; phase < PHASE__COUNT; phase++)
-		ns += sum->ns[phase][CAUSE_NONE];
-	return ns;
-}
-
-static uint64_t count_samples(const struct step_sum *sum, int class)
-{
-	uint64_t cnt = 0;
-
-	for (int phase = 0; phase < PHASE__COUNT; phase++)
-		for (int c = 0; c < CPU__COUNT; c++)
-			if (class == ANY || class == c)
-				cnt += sum->samples[phase][c];
-	return cnt;
-}
-
-/* A lower bound (95 %) on the share of time of that class. */
-static double least_share(const struct step_sum *sum, enum cpu_class class)
-{
-	double all = count_samples(sum, ANY), cnt = count_samples(sum, class);
-
-	if (!all)
-		return 0;
-	return fmax(0, cnt - profile__error_ns(cnt * (1 - cnt / all))) / all * on_cpu_ns(sum) / sum->total_ns;
-}
-
-static double class_share(const struct step_sum *sum, enum cpu_class class)
-{
-	return (double)count_samples(sum, class) / count_samples(sum, ANY) * on_cpu_ns(sum) / sum->total_ns;
-}
-
-/*
- * Whether something other than the machine, which at times gives its CPUs to others, is to blame
- * for slow steps.
- */
-static bool has_blamed(const struct judge *j)
-{
-	uint64_t over_ns = 0;
-
-	for (size_t i = 0; i < j->blame->group_cnt; i++)
-		if (j->blame->groups[i].cause != CAUSE_UNKNOWN && j->blame->groups[i].cause != CAUSE_RUN_QUEUE)
-			over_ns += j->blame->groups[i].over_ns;
-	return over_ns >= MENTION_SHARE * j->blame->all.total_ns;
-}
-
-static void judge_cpu(struct judge *j)
-{
-	const struct step_sum *all = &j->blame->all;
-	double cpu = (double)on_cpu_ns(all) / all->total_ns;
-
-	if (!j->track->thread) {
-		say_why(j, "the recording has no samples, so it is not known what phases wait for");
-		verdict__say(j, &j->verdict->next, "record with samples: without -F 0");
-	} else if (!count_samples(all, ANY)) {
-		say_why(j, "no sample met a step on the CPU");
-		verdict__say(j, &j->verdict->next, "record for longer");
-	} else if (least_share(all, CPU_PYTHON) >= PYTHON_SHARE) {
-		j->verdict->class = VERDICT_PYTHON;
-		say_why(j, "Python itself, not operators, takes %.0f %% of a step's time",
-			100 * class_share(all, CPU_PYTHON));
-	} else if (least_share(all, CPU_OP) >= CPU_OP_SHARE) {
-		j->verdict->class = VERDICT_CPU_OP;
-		say_why(j, "operators on the CPU take %.0f %% of a step's time%s", 100 * class_share(all, CPU_OP),
-			has_blamed(j) ? "" : ": it computes, and no cause of delay stands out");
-	} else if (cpu >= CPU_SHARE) {
-		j->verdict->class = VERDICT_COMPUTE;
-		say_why(j,
-			"%.0f %% of the time of a step is on the CPU: %.0f %% operators, %.0f %% Python, %.0f %% other "
-			"native code, %.0f %% kernel; no wait stands out",
-			100 * cpu, 100 * class_share(all, CPU_OP), 100 * class_share(all, CPU_PYTHON),
-			100 * class_share(all, CPU_NATIVE), 100 * class_share(all, CPU_KERNEL));
-	} else {
-		say_why(j,
-			"no phase and no wait stands out: %.0f %% of the time of a step is on the CPU, %.0f %% waits "
-			"for several causes",
-			100 * cpu, 100 - 100 * cpu);
-	}
-}
-
-/* ---- the GPU, where the CPU does not wait for it ---- */
-
-/* CPU time per kernel launched. */
-static double ns_per_kernel(const struct judge *j)
-{
-	const struct step_sum *all = &j->blame->all;
-
-	return (double)on_cpu_ns(all) / all->total_ns * j->gpu->all.watched_ns / j->gpu->kernels;
-}
-
-static bool is_launch_bound(const struct judge *j)
-{
-	const struct step_sum *all = &j->blame->all;
-	double busy = j->busy_share;
-
-	return busy >= 0 && busy < BUSY_SHARE && j->gpu->kernels && j->track->thread &&
-	       on_cpu_ns(all) >= LAUNCH_SHARE * all->total_ns &&
-	       (double)j->gpu->kernel_ns / j->gpu->kernels < ns_per_kernel(j);
-}
-
-static void judge_launches(struct judge *j)
-{
-	j->verdict->class = VERDICT_LAUNCH;
-	say_why(j,
-		"the GPU works for %.0f %% of the time of a step, and waits for the CPU, which takes %.3g us to ask "
-		"for "
-		"each kernel of %.3g us",
-		100 * j->busy_share, ns_per_kernel(j) / 1e3, j->gpu->kernel_ns / 1e3 / j->gpu->kernels);
-}
-
 /* ---- why ---- */
 
 static void say_group_in_verdict(struct judge *j, const struct blame_group *group)
@@ -400,13 +253,13 @@ static void say_group_in_verdict(struct judge *j, const struct blame_group *grou
 	else
 		snprintf(cause, sizeof(cause), "%s", blame_cause__name(group->cause));
 	if (work)
-		say_why(j, "%.1f %% of the time goes into %s, in %u slow step%s%s%s%s%s%s", share, cause,
-			group->step_cnt, group->step_cnt == 1 ? "" : "s", *rhythm ? " (" : "", rhythm,
-			*rhythm ? ")" : "", place ? ": " : "", place ?: "");
+		verdict__say_why(j, "%.1f %% of the time goes into %s, in %u slow step%s%s%s%s%s%s", share, cause,
+				 group->step_cnt, group->step_cnt == 1 ? "" : "s", *rhythm ? " (" : "", rhythm,
+				 *rhythm ? ")" : "", place ? ": " : "", place ?: "");
 	else
-		say_why(j, "%.1f %% of the time is lost in %u slow step%s%s%s%s, to %s%s%s", share, group->step_cnt,
-			group->step_cnt == 1 ? "" : "s", *rhythm ? " (" : "", rhythm, *rhythm ? ")" : "", cause,
-			place ? ": " : "", place ?: "");
+		verdict__say_why(j, "%.1f %% of the time is lost in %u slow step%s%s%s%s, to %s%s%s", share,
+				 group->step_cnt, group->step_cnt == 1 ? "" : "s", *rhythm ? " (" : "", rhythm,
+				 *rhythm ? ")" : "", cause, place ? ": " : "", place ?: "");
 out:
 	free(rhythm);
 	free(place);
@@ -442,16 +295,18 @@ static void say_parts(struct judge *j, const struct verdict_rule *rule)
 
 	/* Whoever reads that it sleeps looks for a sleep in its steps. */
 	if (rule->class == VERDICT_UNCLEAR && verdict__passed_share(j) >= MOST_OF_RULE)
-		say_why(j, "%.0f %% of the time of a step waits for other threads or processes, while these wait: %s",
+		verdict__say_why(
+			j, "%.0f %% of the time of a step waits for other threads or processes, while these wait: %s",
 			100 * j->share, sample_cause__name(cause));
 	else if (rule->class == VERDICT_LOCK && cause == CAUSE_GIL && of_rule >= NEARLY_ALL)
-		say_why(j, "%.0f %% of the time of a step waits for the GIL (Python's lock)", 100 * j->share);
+		verdict__say_why(j, "%.0f %% of the time of a step waits for the GIL (Python's lock)", 100 * j->share);
 	/* Only what the rule's own text does not say. */
 	else if (!j->track->thread || (rule->phase == NONE && of_rule >= 0.99 && (int)cause == rule->causes[0]))
-		say_why(j, "%.0f %% of the time of a step %s", 100 * j->share, rule->what);
+		verdict__say_why(j, "%.0f %% of the time of a step %s", 100 * j->share, rule->what);
 	else
-		say_why(j, "%.0f %% of the time of a step %s, %.0f %% of that %s%s", 100 * j->share, rule->what,
-			100 * of_rule, cause ? "waiting: " : "on the CPU", sample_cause__name(cause));
+		verdict__say_why(j, "%.0f %% of the time of a step %s, %.0f %% of that %s%s", 100 * j->share,
+				 rule->what, 100 * of_rule, cause ? "waiting: " : "on the CPU",
+				 sample_cause__name(cause));
 }
 
 static double share_of_cause(const struct step_sum *sum, unsigned int cause)
@@ -473,7 +328,7 @@ static void say_who_has_the_cpus(struct judge *j)
 	j->err = j->err ?: err;
 	cpu_limit__text(&j->cpus, text);
 	if (*text)
-		say_why(j, "%s", text);
+		verdict__say_why(j, "%s", text);
 }
 
 /* Sets the single phase and cause that the headline names, for programs that read it. */
@@ -731,11 +586,35 @@ static size_t count_worker_processes(const struct job *job, uint32_t pid)
 	return workers;
 }
 
+/* In each step another rank is last: what helps is that none is. */
+static void say_turns(struct judge *j, const struct turns *turns)
+{
+	bool computes = !turns->cause && (turns->phase == PHASE_FORWARD || turns->phase == PHASE_BACKWARD);
+
+	verdict__say_why(j,
+			 "the ranks wait for each other in turn: %.3g ms of each step, and collectives themselves take "
+			 "%.3g ms; who is last has more %s%s in %s",
+			 turns->waits_ns / 1e6, turns->collectives_ns / 1e6, turns->cause ? "waiting: " : "on the CPU",
+			 sample_cause__name(turns->cause), phase__name(turns->phase));
+	if (computes)
+		verdict__say(
+			j, &j->verdict->next,
+			"batches of equal work in all ranks: samples of like length in each step's batches (buckets, "
+			"packing), or as many tokens; a faster network wins none of that wait");
+	else
+		verdict__say(j, &j->verdict->next,
+			     "find out what takes longer in some steps of each rank%s; a faster network wins none of "
+			     "that wait",
+			     turns->phase == PHASE_DATA        ? ": its data, its workers, its disk"
+			     : turns->cause == CAUSE_RUN_QUEUE ? ": too few CPUs for all ranks"
+							       : "");
+}
+
 static void judge_steps(struct judge *j)
 {
 	if (j->track->step_cnt < SLOW_MIN_CNT) {
-		say_why(j, "only %zu step%s: record for longer", j->track->step_cnt,
-			j->track->step_cnt == 1 ? "" : "s");
+		verdict__say_why(j, "only %zu step%s: record for longer", j->track->step_cnt,
+				 j->track->step_cnt == 1 ? "" : "s");
 		return;
 	}
 	verdict__find_busy(j);
@@ -745,20 +624,21 @@ static void judge_steps(struct judge *j)
 	else if (j->group)
 		say_group_in_verdict(j, j->group);
 	else if (j->busy)
-		say_why(j, "the GPU works for %.0f %% of the time of a step%s", 100 * j->busy_share,
-			j->by_nvml ? ", by NVML" : "");
+		verdict__say_why(j, "the GPU works for %.0f %% of the time of a step%s", 100 * j->busy_share,
+				 j->by_nvml ? ", by NVML" : "");
 	else if (j->collects)
-		say_why(j, "%.0f %% of the time of a step goes into the collection of garbage (gc)", 100 * j->share);
-	else if (is_launch_bound(j))
-		judge_launches(j);
-	else
-		judge_cpu(j);
+		verdict__say_why(j, "%.0f %% of the time of a step goes into the collection of garbage (gc)",
+				 100 * j->share);
+	else if (!verdict__judge_launches(j))
+		verdict__judge_cpu(j);
 	if (j->verdict->class == VERDICT_STARVED)
 		say_who_has_the_cpus(j);
+	if (j->verdict->class == VERDICT_COMM && j->rule && j->straggler && j->straggler->turns.waits_ns)
+		say_turns(j, &j->straggler->turns);
 	set_named(j);
 	verdict__give_evidence(j);
 	if (j->holder)
-		say_why(j, "%s", j->holder);
+		verdict__say_why(j, "%s", j->holder);
 	verdict__find_gain(j);
 	if (j->thread && j->rule && j->rule->causes[0] == CAUSE_PIPE && j->verdict->class == VERDICT_UNCLEAR)
 		j->verdict->class = VERDICT_THREAD;
@@ -778,17 +658,18 @@ static void judge_straggler(struct judge *j)
 	verdict->share = fmin(1, straggler->more_ns / step_ns);
 	verdict->place = straggler->place.outer.code ? place__text(j->job, &straggler->place) : NULL;
 	if (straggler->slower) {
-		say_why(j, "%s holds the others up, %.3g ms of each step of %.3g ms: its CPU is slower, in all phases",
+		verdict__say_why(
+			j, "%s holds the others up, %.3g ms of each step of %.3g ms: its CPU is slower, in all phases",
 			straggler->name, straggler->more_ns / 1e6, step_ns / 1e6);
 		verdict__say(j, &verdict->evidence, "%s", straggler->why);
 		verdict__say(j, &verdict->next, "see what else runs beside %s (top), and how fast its CPUs are clocked",
 			     straggler->name);
 		return;
 	}
-	say_why(j, "%s holds the others up, %.3g ms of each step of %.3g ms: %s%s in %s%s%s", straggler->name,
-		straggler->more_ns / 1e6, step_ns / 1e6, straggler->cause ? "waiting, " : "on the CPU",
-		sample_cause__name(straggler->cause), phase__name(straggler->phase), verdict->place ? ", " : "",
-		verdict->place ?: "");
+	verdict__say_why(j, "%s holds the others up, %.3g ms of each step of %.3g ms: %s%s in %s%s%s", straggler->name,
+			 straggler->more_ns / 1e6, step_ns / 1e6, straggler->cause ? "waiting, " : "on the CPU",
+			 sample_cause__name(straggler->cause), phase__name(straggler->phase),
+			 verdict->place ? ", " : "", verdict->place ?: "");
 	if (straggler->cause == CAUSE_RUN_QUEUE)
 		say_who_has_the_cpus(j);
 	verdict__say(j, &verdict->evidence, "%s", straggler->why);
@@ -796,29 +677,6 @@ static void judge_straggler(struct judge *j)
 		     straggler->phase == PHASE_DATA        ? ": its shard of the data, its disk, its workers"
 		     : straggler->cause == CAUSE_RUN_QUEUE ? ": what else runs on its CPUs"
 							   : "");
-}
-
-int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
-		 const struct gpu_steps *gpu, const struct straggler *straggler, struct verdict *verdict)
-{
-	struct judge j = {.job = job,
-			  .steps = steps,
-			  .track = track,
-			  .blame = blame,
-			  .gpu = gpu,
-			  .straggler = straggler,
-			  .verdict = verdict,
-			  .workers = count_worker_processes(job, track->pid)};
-
-	*verdict = (struct verdict){.phase = ANY};
-	if (straggler && track->step_cnt >= SLOW_MIN_CNT)
-		judge_straggler(&j);
-	else
-		judge_steps(&j);
-	free(j.holder);
-	if (j.err)
-		verdict__release(verdict);
-	return j.err;
 }
 
 static void free_text_list(struct array *list)
@@ -835,4 +693,68 @@ void verdict__release(struct verdict *verdict)
 	free_text_list(&verdict->evidence);
 	free_text_list(&verdict->next);
 	*verdict = (struct verdict){0};
+}
+
+/* Whether the time that the winner counts has what the straggler's steps have beyond those of the others. */
+static bool winner_has(const struct judge *j, const struct straggler *straggler)
+{
+	if (straggler->slower)
+		return false;
+	if (j->rule)
+		return verdict_rule__has(j->rule, (int)straggler->phase, straggler->cause);
+	if (!j->group)
+		return false;
+	return j->group->phase == ANY ? j->group->cause == straggler->cause : j->group->phase == (int)straggler->phase;
+}
+
+/* Whether that is as much as what limits all ranks, which have the rest of the winner's time, too. */
+static bool is_headline(const struct judge *j)
+{
+	double more = j->straggler->more_ns / j->track->rule_of_slow.median_ns;
+
+	return more >= j->share - (winner_has(j, j->straggler) ? more : 0);
+}
+
+/* Judges the steps of the straggler's rank, and what the others wait for. */
+static void judge_ranks(struct judge *j)
+{
+	const struct judge begin = *j;
+
+	judge_steps(j);
+	if (j->err)
+		return;
+	if (!is_headline(j)) {
+		verdict__say(j, &j->verdict->evidence, "%s holds the others up, %.3g ms of each step of %.3g ms: %s",
+			     j->straggler->name, j->straggler->more_ns / 1e6, j->track->rule_of_slow.median_ns / 1e6,
+			     j->straggler->why);
+		return;
+	}
+	free(j->holder);
+	verdict__release(j->verdict);
+	j->verdict->phase = ANY;
+	*j = begin;
+	judge_straggler(j);
+}
+
+int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
+		 const struct gpu_steps *gpu, const struct straggler *straggler, struct verdict *verdict)
+{
+	struct judge j = {.job = job,
+			  .steps = steps,
+			  .track = track,
+			  .blame = blame,
+			  .gpu = gpu,
+			  .straggler = straggler,
+			  .verdict = verdict,
+			  .workers = count_worker_processes(job, track->pid)};
+
+	*verdict = (struct verdict){.phase = ANY};
+	if (straggler && straggler->index >= 0 && track->step_cnt >= SLOW_MIN_CNT)
+		judge_ranks(&j);
+	else
+		judge_steps(&j);
+	free(j.holder);
+	if (j.err)
+		verdict__release(verdict);
+	return j.err;
 }

@@ -50,7 +50,8 @@ struct verdict {
 const char *verdict_class__name(enum verdict_class class); /* "input-bound" */
 /*
  * Judges one track. straggler: what its rank does while the others wait for it, which becomes the
- * headline; may be NULL. 0 or -ENOMEM. Free with verdict__release.
+ * headline unless something else takes more of its steps; without one, whether the ranks are last
+ * in turn. May be NULL. 0 or -ENOMEM. Free with verdict__release.
  */
 int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
 		 const struct gpu_steps *gpu, const struct straggler *straggler, struct verdict *verdict);
