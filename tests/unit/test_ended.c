@@ -3,10 +3,13 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -81,7 +84,24 @@ static int row_found(int fd, const void *key, void *val)
 #include "user/session/snapshot.c"
 #undef bpf_map__fd
 #undef bpf_map_lookup_elem
-#define programs__command command_forgotten
+
+/* What reading a process gives. */
+static int read_err;
+
+static int read_or_not(pid_t pid, struct process *out)
+{
+	*out = (struct process){.pid = pid};
+	return read_err;
+}
+
+static void ring_is_empty(struct session *s)
+{
+	(void)s;
+}
+
+#define programs__command  command_forgotten
+#define process__read      read_or_not
+#define session__read_ring ring_is_empty
 #include "user/session/targets.c"
 
 /* ---- a session ---- */
@@ -91,12 +111,14 @@ static struct stepflame_bpf skel;
 static struct stepflame_bpf__bss bss;
 static struct rec_target told;                    /* the last */
 static uint64_t told_calls, told_ended, told_cnt; /* of the rows */
+static size_t notes;
 
 static int tell(const struct rec_hdr *record, void *ctx)
 {
 	(void)ctx;
 	if (record->type == REC_TARGET)
 		memcpy(&told, record, sizeof(told));
+	notes += record->type == REC_NOTE;
 	if (record->type == REC_AGG) {
 		told_calls += ((const struct rec_agg *)record)->val.calls;
 		told_ended += record->flags == REC_ENDED;
@@ -117,7 +139,8 @@ static int begin(void **state)
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		session->state[id] = sources[id]->session_bytes ? calloc(1, sources[id]->session_bytes) : NULL;
 	told = (struct rec_target){0};
-	told_calls = told_ended = told_cnt = rows.cnt = 0;
+	told_calls = told_ended = told_cnt = rows.cnt = notes = 0;
+	read_err = -ESRCH;
 	return 0;
 }
 
@@ -271,12 +294,62 @@ static void test_unseen_child(void **state)
 	assert_int_equal(told.pid, 0);
 }
 
+/* ---- looks ---- */
+
+/* A target that is a child of this test, and does nothing. */
+static struct target *add_child(void)
+{
+	pid_t pid = fork();
+	struct proc_stat stat;
+	struct target *t;
+
+	if (!pid) {
+		pause();
+		_exit(0);
+	}
+	t = add_target(pid, ROLE_MAIN);
+	assert_int_equal(proc__stat(pid, 0, &stat), 0);
+	t->process.start_time = stat.start_time;
+	return t;
+}
+
+static void end_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* A process that cannot be read for a while goes on, and so does its recording; one that has ended is no target any more. */
+static void test_unread(void **state)
+{
+	static const int errs[] = {-ETIMEDOUT, -EAGAIN, -EMFILE, -ENOMEM, -EACCES};
+	struct target *t = add_child();
+	pid_t pid = t->process.pid;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(errs) / sizeof(*errs); i++) {
+		read_err = errs[i];
+		t->pending = false;
+		look_at_target(session, t, 1000);
+		assert_false(t->gone);
+		assert_true(t->pending);
+		assert_int_equal(t->look_at_ns, 1000 + (LOOK_SELDOM_NS << i));
+		assert_int_equal(notes, 1);
+	}
+	check_life(session, t, 1000);
+	assert_false(t->gone);
+	end_child(pid);
+	look_at_target(session, t, 2000);
+	assert_true(t->gone);
+	assert_int_equal(notes, 1);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, finish)
 	const struct CMUnitTest tests[] = {
 		TEST(test_busiest),        TEST(test_price),        TEST(test_children_paid),
-		TEST(test_rows_make_room), TEST(test_unseen_child),
+		TEST(test_rows_make_room), TEST(test_unseen_child), TEST(test_unread),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,6 +93,7 @@ struct target {
 	bool pending;            /* the session must look again, for that or for a source */
 	bool open;               /* its window has opened */
 	bool interpreters_noted; /* the note on several interpreters is written */
+	uint32_t unread;         /* looks in a row that could not read it, up to a limit */
 	bool given;              /* to session__attach; else a child of one that was, or of a command */
 	bool forked;             /* a fork: has its parent's memory layout, which BPF has copied */
 	uint64_t look_at_ns;     /* when to look at it again, if pending */

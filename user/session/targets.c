@@ -29,6 +29,7 @@
 /* How often the session looks for new libraries: often at first, while imports run. */
 #define LOOK_OFTEN_NS  (10 * 1000000ULL)
 #define LOOK_SELDOM_NS (200 * 1000000ULL)
+#define UNREAD_MAX     8 /* a process that cannot be read is looked at after 0.2 s, 0.4 s, up to 51.2 s */
 #define PYTHON_TRIES   3 /* an interpreter that starts may contradict itself for a moment */
 #define YOUNG_NS       (20 * 1000000000ULL)
 /* `import torch` loads its libraries one after another, for up to this long. */
@@ -715,6 +716,15 @@ static uint64_t look_delay(const struct target *t)
 	return targets__is_young(t, YOUNG_NS) && !t->has_torch && !t->jax[0] ? LOOK_OFTEN_NS : LOOK_SELDOM_NS;
 }
 
+/* That it cannot be read, as with too many files open, says nothing. */
+static bool has_ended(const struct process *process)
+{
+	struct proc_stat stat;
+	int err = proc__stat(process->pid, 0, &stat);
+
+	return err == -ESRCH || (!err && (stat.start_time != process->start_time || proc_stat__dead(&stat)));
+}
+
 /* The process is gone, maybe since the ring was read: what it did before comes first. */
 static void end_gone_target(struct session *s, struct target *t)
 {
@@ -751,14 +761,38 @@ static int read_files_again(struct session *s, struct target *t)
 	return 0;
 }
 
-static void look_at_target(struct session *s, struct target *t, uint64_t now)
+/*
+ * A process that does not answer, or a file too many, is no end. -EPERM: it is another user's by now,
+ * and stepflame may no longer watch it.
+ */
+static void handle_unread(struct session *s, struct target *t, uint64_t now, int err)
 {
-	uint64_t delay;
+	struct proc_command command = {.what = COMMAND_CLOSE, .pid = t->process.pid};
 
-	if (read_files_again(s, t)) {
+	if (err == -EPERM)
+		programs__command(s->skel, &command);
+	if (err == -EPERM || err == -ESRCH || has_ended(&t->process)) {
 		end_gone_target(s, t);
 		return;
 	}
+	if (!t->unread)
+		session__note(
+			s, "process %d could not be read (%s): libraries that it loads have no probes until it can be",
+			t->process.pid, strerror(-err));
+	schedule_look(t, now, LOOK_SELDOM_NS << t->unread);
+	t->unread += t->unread < UNREAD_MAX;
+}
+
+static void look_at_target(struct session *s, struct target *t, uint64_t now)
+{
+	uint64_t delay;
+	int err = read_files_again(s, t);
+
+	if (err) {
+		handle_unread(s, t, now, err);
+		return;
+	}
+	t->unread = 0;
 	if (t->forked)
 		settle_fork(s, t);
 	else
@@ -822,7 +856,7 @@ static void note_interpreters(struct session *s, struct target *t)
 static void check_life(struct session *s, struct target *t, uint64_t now)
 {
 	t->checked_ns = now;
-	if (!process__alive(&t->process))
+	if (has_ended(&t->process))
 		end_gone_target(s, t);
 	else
 		note_interpreters(s, t);
