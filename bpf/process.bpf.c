@@ -94,6 +94,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	code = BPF_CORE_READ(signal, group_exit_code);
 	if (!code)
 		code = BPF_CORE_READ(task, exit_code);
+	proc->exit_code = code; /* user space tells of it, should the ring be full */
 	if (proc->window != WINDOW_DONE)
 		proc->window = WINDOW_CLOSED; /* a process outside the job may get its pid */
 	event__send(PROC_EXIT, pid, 0, code, task);

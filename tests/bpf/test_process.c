@@ -238,6 +238,7 @@ static void test_exit(void **state)
 	/* another process may get its number */
 	expected.forked_ns = 0;
 	expected.ended = 1;
+	expected.exit_code = 3 << 8;
 	expected.window = WINDOW_CLOSED;
 	assert_memory_equal(proc_of(PARENT), &expected, sizeof(expected));
 	/* the last two threads may end at one moment: each finds none that goes on */
@@ -262,9 +263,13 @@ static void test_ring_full(void **state)
 	process_fork(&parent.task, &child.task);
 	expect_child(CHILD, PARENT);
 	process_exec(&child.task);
+	child.signal.group_exit_code = 9;
 	process_exit(&child.task);
 	expect_nothing(2);
 	assert_int_equal(*full, 3);
+	/* user space, which has to tell of it */
+	assert_int_equal(proc_of(CHILD)->ended, 1);
+	assert_int_equal(proc_of(CHILD)->exit_code, 9);
 }
 
 int main(void)

@@ -94,14 +94,28 @@ static int read_or_not(pid_t pid, struct process *out)
 	return read_err;
 }
 
+/* What BPF knows of one process. */
+static uint32_t known_pid;
+static struct proc known_proc;
+
+static int proc_found(int fd, const void *key, void *val)
+{
+	(void)fd;
+	if (*(const uint32_t *)key != known_pid)
+		return -1;
+	memcpy(val, &known_proc, sizeof(known_proc));
+	return 0;
+}
+
 static void ring_is_empty(struct session *s)
 {
 	(void)s;
 }
 
-#define programs__command  command_forgotten
-#define process__read      read_or_not
-#define session__read_ring ring_is_empty
+#define bpf_map_lookup_elem proc_found
+#define programs__command   command_forgotten
+#define process__read       read_or_not
+#define session__read_ring  ring_is_empty
 #include "user/session/targets.c"
 
 /* ---- a session ---- */
@@ -112,6 +126,7 @@ static struct stepflame_bpf__bss bss;
 static struct rec_target told;                    /* the last */
 static uint64_t told_calls, told_ended, told_cnt; /* of the rows */
 static size_t notes;
+static struct rec_proc exited; /* the last */
 
 static int tell(const struct rec_hdr *record, void *ctx)
 {
@@ -119,6 +134,8 @@ static int tell(const struct rec_hdr *record, void *ctx)
 	if (record->type == REC_TARGET)
 		memcpy(&told, record, sizeof(told));
 	notes += record->type == REC_NOTE;
+	if (record->type == REC_PROC)
+		memcpy(&exited, record, sizeof(exited));
 	if (record->type == REC_AGG) {
 		told_calls += ((const struct rec_agg *)record)->val.calls;
 		told_ended += record->flags == REC_ENDED;
@@ -139,7 +156,8 @@ static int begin(void **state)
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		session->state[id] = sources[id]->session_bytes ? calloc(1, sources[id]->session_bytes) : NULL;
 	told = (struct rec_target){0};
-	told_calls = told_ended = told_cnt = rows.cnt = notes = 0;
+	told_calls = told_ended = told_cnt = rows.cnt = notes = known_pid = 0;
+	exited = (struct rec_proc){0};
 	read_err = -ESRCH;
 	return 0;
 }
@@ -344,12 +362,30 @@ static void test_unread(void **state)
 	assert_int_equal(notes, 1);
 }
 
+/* Where the ring was full at the end of a process, the session tells of it. */
+static void test_lost_exit(void **state)
+{
+	struct target *t = add_child();
+
+	(void)state;
+	known_pid = t->process.pid;
+	known_proc = (struct proc){.ended = 1, .exit_code = 3 << 8};
+	check_life(session, t, 1000);
+	assert_int_equal(exited.event, 0);
+	end_child(known_pid);
+	check_life(session, t, 2000);
+	assert_true(t->gone);
+	assert_int_equal(exited.event, PROC_EXIT);
+	assert_int_equal(exited.pid, known_pid);
+	assert_int_equal(exited.exit_code, 3 << 8);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, finish)
 	const struct CMUnitTest tests[] = {
-		TEST(test_busiest),        TEST(test_price),        TEST(test_children_paid),
-		TEST(test_rows_make_room), TEST(test_unseen_child), TEST(test_unread),
+		TEST(test_busiest),      TEST(test_price),  TEST(test_children_paid), TEST(test_rows_make_room),
+		TEST(test_unseen_child), TEST(test_unread), TEST(test_lost_exit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

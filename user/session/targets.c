@@ -725,12 +725,32 @@ static bool has_ended(const struct process *process)
 	return err == -ESRCH || (!err && (stat.start_time != process->start_time || proc_stat__dead(&stat)));
 }
 
+/* The ring had no room for the record of its end. */
+static void tell_lost_exit(struct session *s, const struct target *t)
+{
+	struct rec_proc rec = {
+		.hdr = {.type = REC_PROC, .size = sizeof(rec)},
+		.time_ns = session__now_ns(),
+		.event = PROC_EXIT,
+		.pid = t->process.pid,
+	};
+	struct proc proc;
+
+	if (!target__proc(s, t, &proc) || !proc.ended)
+		return;
+	rec.exit_code = proc.exit_code;
+	memcpy(rec.comm, t->process.comm, sizeof(rec.comm));
+	session__emit(s, &rec.hdr);
+}
+
 /* The process is gone, maybe since the ring was read: what it did before comes first. */
 static void end_gone_target(struct session *s, struct target *t)
 {
 	session__read_ring(s);
-	if (!t->gone)
-		end_target(s, t);
+	if (t->gone)
+		return;
+	tell_lost_exit(s, t);
+	end_target(s, t);
 }
 
 /*
