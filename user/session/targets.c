@@ -15,6 +15,7 @@
 #include "stepflame.skel.h"
 #include "user/identity/job_id.h"
 #include "user/identity/program.h"
+#include "user/lib/array.h"
 #include "user/lib/clock.h"
 #include "user/lib/log.h"
 #include "user/proc/proc.h"
@@ -115,10 +116,33 @@ static void set_target_process(struct session *s, struct target *t, struct proce
 	t->jax_file = jax__file(&t->process);
 }
 
+/* Tells BPF of a process. For a fork, BPF has already copied the entry of its parent. 0 or -errno. */
+static int add_proc(struct session *s, const struct process *process, enum target_role role)
+{
+	struct proc_command forget = {.what = COMMAND_FORGET, .pid = process->pid};
+	struct proc proc = {.role = role, .window = WINDOW_CLOSED}, known;
+	int fd = bpf_map__fd(s->skel->maps.procs), err = 0;
+	uint32_t pid = process->pid;
+
+	if (bpf_map_update_elem(fd, &pid, &proc, BPF_NOEXIST))
+		err = -errno;
+	if (err == -EEXIST) {
+		err = 0;
+		/* It had the pid of this one, and the ring had no room for the record of its end. */
+		if (!bpf_map_lookup_elem(fd, &pid, &known) && known.ended && process__alive(process)) {
+			programs__command(s->skel, &forget);
+			err = bpf_map_update_elem(fd, &pid, &proc, BPF_NOEXIST) ? -errno : 0;
+		}
+	}
+	s->procs_full += err == -E2BIG;
+	if (!err)
+		__atomic_fetch_or(&s->skel->bss->job_pids[pid % PIDS_MAX / 64], 1ULL << pid % 64, __ATOMIC_SEQ_CST);
+	return err;
+}
+
 int targets__add(struct session *s, struct process *process, enum target_role role, struct target **out)
 {
 	struct target **targets = reallocarray(s->targets, s->target_cnt + 1, sizeof(*targets));
-	struct proc proc = {.role = role, .window = WINDOW_CLOSED};
 	struct target *t = calloc(1, sizeof(*t));
 	uint32_t pid = process->pid;
 	struct ended_pid *ended = MAP_FIND(&s->ended_pids, struct ended_pid, &pid);
@@ -129,11 +153,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 		s->targets = targets;
 	if (!targets)
 		err = -ENOMEM;
-	/* For a fork, BPF has already copied the entry of its parent. */
-	if (!err && bpf_map_update_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc, BPF_NOEXIST) && errno != EEXIST)
-		err = -errno;
-	if (!err)
-		__atomic_fetch_or(&s->skel->bss->job_pids[pid % PIDS_MAX / 64], 1ULL << pid % 64, __ATOMIC_SEQ_CST);
+	err = err ?: add_proc(s, process, role);
 	if (err) {
 		if (t)
 			free_target_states(t);
@@ -690,6 +710,28 @@ void targets__handle_event(struct session *s, const struct rec_proc *rec)
 		t->since_ns = session__now_ns();
 		schedule_look(t, t->since_ns, 0);
 	}
+}
+
+void targets__forget_unseen(struct session *s)
+{
+	int fd = bpf_map__fd(s->skel->maps.procs);
+	uint32_t most = bpf_map__max_entries(s->skel->maps.procs), key = 0, *pid;
+	struct array ended = {0};
+	struct proc proc;
+
+	for (uint32_t i = 0; i < most && !bpf_map_get_next_key(fd, i ? &key : NULL, &key); i++) {
+		if (is_known_pid(s, key) || bpf_map_lookup_elem(fd, &key, &proc) || !proc.ended)
+			continue;
+		pid = array__add(&ended, sizeof(*pid));
+		if (pid)
+			*pid = key;
+	}
+	session__read_ring(s); /* of whom it does not tell, nothing will */
+	pid = ended.items;
+	for (size_t i = 0; i < ended.cnt; i++)
+		if (!is_known_pid(s, pid[i]) && !bpf_map_lookup_elem(fd, &pid[i], &proc) && proc.ended)
+			forget_pid(s, pid[i]);
+	free(ended.items);
 }
 
 /*
