@@ -180,6 +180,16 @@ static uint64_t emit_stack(struct session *s, pid_t pid, const struct py_stack *
 	return hash;
 }
 
+static void waiting__forget(struct waiting *waiting, pid_t pid)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < waiting->cnt; i++)
+		if (waiting->threads[i].pid != pid)
+			waiting->threads[kept++] = waiting->threads[i];
+	waiting->cnt = kept;
+}
+
 /* Reads the stack of a thread, and keeps it if the thread was waiting all the time. */
 static int read_waiting_thread(struct session *s, struct waiting *waiting, const struct target *t, pid_t tid,
 			       struct py_thread *states, int cnt)
@@ -204,12 +214,6 @@ static int read_waiting_thread(struct session *s, struct waiting *waiting, const
 	py_stack__release(&stack);
 	if (!seen.stack)
 		return 0;
-	for (size_t i = 0; i < waiting->cnt; i++) {
-		if (waiting->threads[i].pid == seen.pid && waiting->threads[i].tid == tid) {
-			waiting->threads[i] = seen;
-			return 0;
-		}
-	}
 	more = reallocarray(waiting->threads, waiting->cnt + 1, sizeof(*more));
 	if (!more)
 		return -ENOMEM;
@@ -219,8 +223,9 @@ static int read_waiting_thread(struct session *s, struct waiting *waiting, const
 }
 
 /*
- * Reads the stacks of all waiting threads of the targets and hands them to the sink. Its time is
- * limited: in a job with a thousand such threads it reads only some. 0 or -errno of the sink.
+ * Reads the stacks of all waiting threads of the targets and hands them to the sink. It forgets those
+ * that it saw earlier: a wait that goes on is seen again. Its time is limited: in a job with a thousand
+ * such threads it reads only some. 0 or -errno of the sink.
  */
 static int waiting__read(struct session *s, struct waiting *waiting)
 {
@@ -234,6 +239,7 @@ static int waiting__read(struct session *s, struct waiting *waiting)
 		int state_cnt = t->has_python ? py_thread__list_still(t->process.pid, &t->python, &states) : 0;
 		int cnt = state_cnt > 0 ? task__list(t->process.pid, &tids) : 0;
 
+		waiting__forget(waiting, t->process.pid);
 		for (int k = 0; k < cnt && !err && session__now_ns() < end_ns; k++)
 			err = read_waiting_thread(s, waiting, t, tids[k], states, state_cnt);
 		free(states);
@@ -412,8 +418,10 @@ static void close_windows(struct session *s)
 /* Waits in progress end with the window of their process. */
 static void rest(struct session *s)
 {
-	if (state_of(s)->sampler && bpf_program__autoload(s->skel->progs.sample_switch_later))
+	if (state_of(s)->sampler && bpf_program__autoload(s->skel->progs.sample_switch_later)) {
+		session__read_ring(s); /* waits that have ended since then need what was seen before */
 		waiting__read(s, &state_of(s)->sampler->waiting);
+	}
 	visit_threads(s, VISIT_REST);
 }
 
@@ -546,8 +554,10 @@ static bool on_sample(struct session *s, const struct rec_hdr *record)
 
 static void forget_process(struct session *s, struct target *t)
 {
-	if (state_of(s)->sampler)
-		symbols__forget(state_of(s)->sampler->symbols, t->process.pid);
+	if (!state_of(s)->sampler)
+		return;
+	symbols__forget(state_of(s)->sampler->symbols, t->process.pid);
+	waiting__forget(&state_of(s)->sampler->waiting, t->process.pid);
 }
 
 static void count(const struct session *s, uint64_t counters[CNT__COUNT])
