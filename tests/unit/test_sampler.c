@@ -108,9 +108,23 @@ static void test_waits_are_over(void **state)
 	source_samples.on_exit(&session, &a);
 	assert_int_equal(sampler.waiting.cnt, 1);
 	assert_int_equal(seen[0].pid, 2);
-	assert_int_equal(waiting__read(&session, &sampler.waiting), 0);
+	assert_int_equal(waiting__read(&session, &sampler.waiting, NULL), 0);
 	assert_int_equal(looks, 2);
 	assert_int_equal(sampler.waiting.cnt, 0);
+}
+
+/* For a rest, the time of the look is for the threads of the group that rests. */
+static void test_group(void **state)
+{
+	const uint32_t group = 7;
+
+	(void)state;
+	b.group = group;
+	assert_int_equal(waiting__read(&session, &sampler.waiting, &group), 0);
+	assert_int_equal(looks, 1);
+	assert_int_equal(sampler.waiting.cnt, 2);
+	assert_int_equal(seen[0].pid, 1);
+	assert_int_equal(seen[1].pid, 1);
 }
 
 int main(void)
@@ -118,6 +132,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_another_program),
 		cmocka_unit_test_setup_teardown(test_waits_are_over, begin, finish),
+		cmocka_unit_test_setup_teardown(test_group, begin, finish),
 	};
 
 	return cmocka_run_group_tests(tests, build, clean);

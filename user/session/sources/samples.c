@@ -223,11 +223,11 @@ static int read_waiting_thread(struct session *s, struct waiting *waiting, const
 }
 
 /*
- * Reads the stacks of all waiting threads of the targets and hands them to the sink. It forgets those
+ * Reads the stacks of all waiting threads of the targets (group: of these; NULL: of all) and hands them to the sink. It forgets those
  * that it saw earlier: a wait that goes on is seen again. Its time is limited: in a job with a thousand
  * such threads it reads only some. 0 or -errno of the sink.
  */
-static int waiting__read(struct session *s, struct waiting *waiting)
+static int waiting__read(struct session *s, struct waiting *waiting, const uint32_t *group)
 {
 	uint64_t end_ns = session__now_ns() + READING_NS;
 	int err = 0;
@@ -236,9 +236,12 @@ static int waiting__read(struct session *s, struct waiting *waiting)
 		const struct target *t = s->targets[i];
 		struct py_thread *states = NULL;
 		pid_t *tids = NULL;
-		int state_cnt = t->has_python ? py_thread__list_still(t->process.pid, &t->python, &states) : 0;
-		int cnt = state_cnt > 0 ? task__list(t->process.pid, &tids) : 0;
+		int state_cnt, cnt;
 
+		if (group && t->group != *group)
+			continue;
+		state_cnt = t->has_python ? py_thread__list_still(t->process.pid, &t->python, &states) : 0;
+		cnt = state_cnt > 0 ? task__list(t->process.pid, &tids) : 0;
 		waiting__forget(waiting, t->process.pid);
 		for (int k = 0; k < cnt && !err && session__now_ns() < end_ns; k++)
 			err = read_waiting_thread(s, waiting, t, tids[k], states, state_cnt);
@@ -393,13 +396,18 @@ static int visit_threads(struct session *s, enum thread_visit visit)
 }
 
 /* Makes waits in progress begin now, and reads their stacks. */
-static int open_windows(struct session *s)
+static int open_windows_of(struct session *s, const uint32_t *group)
 {
 	int err = visit_threads(s, VISIT_OPEN);
 
 	if (state_of(s)->sampler && !err)
-		err = waiting__read(s, &state_of(s)->sampler->waiting);
+		err = waiting__read(s, &state_of(s)->sampler->waiting, group);
 	return err;
+}
+
+static int open_windows(struct session *s)
+{
+	return open_windows_of(s, NULL);
 }
 
 static void cut(struct session *s)
@@ -411,23 +419,23 @@ static void cut(struct session *s)
 static void close_windows(struct session *s)
 {
 	if (state_of(s)->sampler && bpf_program__autoload(s->skel->progs.sample_switch_later))
-		waiting__read(s, &state_of(s)->sampler->waiting);
+		waiting__read(s, &state_of(s)->sampler->waiting, NULL);
 	visit_threads(s, VISIT_CLOSE);
 }
 
 /* Waits in progress end with the window of their process. */
-static void rest(struct session *s)
+static void rest(struct session *s, uint32_t group)
 {
 	if (state_of(s)->sampler && bpf_program__autoload(s->skel->progs.sample_switch_later)) {
 		session__read_ring(s); /* waits that have ended since then need what was seen before */
-		waiting__read(s, &state_of(s)->sampler->waiting);
+		waiting__read(s, &state_of(s)->sampler->waiting, &group);
 	}
 	visit_threads(s, VISIT_REST);
 }
 
-static void wake(struct session *s)
+static void wake(struct session *s, uint32_t group)
 {
-	open_windows(s);
+	open_windows_of(s, &group);
 }
 
 static void stop_timers(struct session *s)
