@@ -376,9 +376,16 @@ static struct rec_window whole_window(const struct merge *merge)
 			whole.field = one->field; \
 	} while (0)
 
+/* What it cost the process that paid most. */
+static double busiest_cost_ns(const struct rec_cost *cost)
+{
+	return (double)cost->busiest_hits * cost->hit_ns + (double)cost->busiest_calls * cost->call_ns +
+	       cost->busiest_sampler_ns;
+}
+
 static struct rec_cost whole_cost(const struct merge *merge)
 {
-	struct rec_cost whole = {0};
+	struct rec_cost whole = {0}, busiest = {0};
 
 	for (size_t i = 0; i < merge->cnt; i++) {
 		const struct rec_cost *one = &merge->sources[i].cost;
@@ -388,14 +395,16 @@ static struct rec_cost whole_cost(const struct merge *merge)
 		whole.hits = saturating__add(whole.hits, one->hits);
 		whole.own_cpu_ns = saturating__add(whole.own_cpu_ns, one->own_cpu_ns);
 		whole.own_rss_bytes = saturating__add(whole.own_rss_bytes, one->own_rss_bytes);
-		RAISE(busiest_hits);
-		RAISE(hit_ns);
 		RAISE(attach_ns);
 		RAISE(detach_ns);
-		RAISE(busiest_sampler_ns);
-		RAISE(busiest_calls);
-		RAISE(call_ns);
+		if (one->hdr.type && (!busiest.hdr.type || busiest_cost_ns(one) > busiest_cost_ns(&busiest)))
+			busiest = *one;
 	}
+	whole.busiest_hits = busiest.busiest_hits;
+	whole.hit_ns = busiest.hit_ns;
+	whole.busiest_calls = busiest.busiest_calls;
+	whole.call_ns = busiest.call_ns;
+	whole.busiest_sampler_ns = busiest.busiest_sampler_ns;
 	whole.hdr.size = sizeof(whole);
 	return whole;
 }
