@@ -41,6 +41,7 @@ struct merge_source {
 	struct rec_window window; /* last state, as in the fields below */
 	struct rec_cost cost;
 	struct map targets; /* struct introduced */
+	struct array mains; /* const struct rec_target *: those of `targets` that are main processes */
 	struct intern pids;
 	struct intern left_out; /* processes that another source has, too */
 	int64_t clock_ns;       /* to add to the source's times */
@@ -144,17 +145,33 @@ static int64_t clock_difference(const struct merge_source *a, const struct merge
 	return same_host(a, b) && close ? 0 : difference;
 }
 
+/* Children, of which a job may have any number, need no comparison with those of others. 0 or -ENOMEM. */
+static int collect_mains(struct merge_source *source)
+{
+	const struct introduced *all = source->targets.items.items;
+
+	for (size_t i = 0; i < source->targets.items.cnt; i++) {
+		const struct rec_target **main;
+
+		if (all[i].target.role != ROLE_MAIN)
+			continue;
+		main = array__add(&source->mains, sizeof(*main));
+		if (!main)
+			return -ENOMEM;
+		*main = &all[i].target;
+	}
+	return 0;
+}
+
 static enum merge_fit compare_targets(const struct merge_source *a, const struct merge_source *b, uint32_t *number)
 {
-	const struct introduced *all_a = a->targets.items.items, *all_b = b->targets.items.items;
+	const struct rec_target *const *mains_a = a->mains.items, *const *mains_b = b->mains.items;
 	enum merge_fit fit = MERGE_FITS;
 
-	for (size_t i = 0; i < a->targets.items.cnt; i++) {
-		for (size_t j = 0; j < b->targets.items.cnt; j++) {
-			const struct rec_target *x = &all_a[i].target, *y = &all_b[j].target;
+	for (size_t i = 0; i < a->mains.cnt; i++) {
+		for (size_t j = 0; j < b->mains.cnt; j++) {
+			const struct rec_target *x = mains_a[i], *y = mains_b[j];
 
-			if (x->role != ROLE_MAIN || y->role != ROLE_MAIN)
-				continue;
 			if (same_host(a, b) && x->pid == y->pid) {
 				*number = x->pid;
 				return MERGE_SAME_PROCESS;
@@ -257,7 +274,7 @@ int merge__judge(struct merge *merge, struct merge_verdict *verdict)
 	*verdict = (struct merge_verdict){.fit = MERGE_FITS};
 	for (size_t i = 0; i < merge->cnt && !err; i++) {
 		merge->sources[i].clock_ns = clock_difference(&merge->sources[0], &merge->sources[i]);
-		err = number_processes(merge, i, &taken);
+		err = collect_mains(&merge->sources[i]) ?: number_processes(merge, i, &taken);
 		for (size_t before = 0; before < i && !err; before++) {
 			compare_sources(merge, before, i, verdict);
 			err = leave_out(&merge->sources[before], &merge->sources[i]);
@@ -472,6 +489,7 @@ void merge__free(struct merge *merge)
 		return;
 	for (size_t i = 0; i < merge->cnt; i++) {
 		map__free(&merge->sources[i].targets);
+		free(merge->sources[i].mains.items);
 		intern__free(&merge->sources[i].pids);
 		intern__free(&merge->sources[i].left_out);
 	}
