@@ -432,6 +432,8 @@ __weak __noinline int thread__forget(struct thread *t)
 {
 	if (!t)
 		return 0;
+	if (t->around)
+		__sync_fetch_and_sub(&around_cnt, 1);
 	t->depth = t->framed = t->gap_depth = t->gap_sampled = t->sampled = t->updates = 0;
 	t->around = t->gap_ns = t->gap_child_ns = t->gap_apart_ns = t->gap_phase_ns = t->forward_ns = 0;
 	t->phase = t->gap_phase = t->evaluation = t->step_ended = 0;

@@ -49,6 +49,7 @@ static void configure(const struct session *s, struct stepflame_bpf *skel, enum 
 		return;
 	bpf_program__set_autoload(skel->progs.exact, false);
 	bpf_program__set_autoload(skel->progs.exact_exit, false);
+	bpf_program__set_autoload(skel->progs.exact_exec, false);
 	bpf_map__set_max_entries(skel->maps.exact_threads, 1);
 	bpf_map__set_max_entries(skel->maps.exact_free, 1);
 	bpf_map__set_max_entries(skel->maps.call_rows, 1);
