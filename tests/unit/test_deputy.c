@@ -73,7 +73,10 @@ static void test_silent(void **state)
 	assert_true(deputy__gave_up(getppid()));
 	assert_int_equal(deputy__run(getppid(), never_return, "", 1, NULL), -ETIMEDOUT);
 	assert_false(deputy__gave_up(1));
+	/* who asks with a patience of his own asks again */
+	assert_int_equal(deputy__run(getppid(), say_pid, &(int){7}, sizeof(int), NULL), 7);
 	deputy__set_patience(0);
+	assert_int_equal(deputy__run(getppid(), say_pid, &(int){7}, sizeof(int), NULL), -ETIMEDOUT);
 	assert_int_not_equal(ask(1), pid);
 	(void)state;
 }

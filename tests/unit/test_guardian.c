@@ -18,8 +18,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "user/proc/deputy.h"
 #include "user/session/guardian.h"
-#include "user/session/guardian_words.h"
+
+/* Does no process answer? The guardian, a fork, sees it, too. */
+static bool *silent;
+
+static int run_or_not(pid_t pid, deputy_work work, const void *in, size_t in_bytes, const struct deputy_out **out)
+{
+	return silent && *silent ? -ETIMEDOUT : deputy__run(pid, work, in, in_bytes, out);
+}
+
+#define deputy__run run_or_not
+#include "user/session/guardian_words.c"
+#undef deputy__run
 
 #define VALUE 0x7f0012345678ULL
 
@@ -382,6 +394,31 @@ static void test_both_killed(void **state)
 	(void)state;
 }
 
+/* Of a process that does not answer at the end, the word stays set: that is said, and the journal still has it. */
+static void test_silent(void **state)
+{
+	struct process child = child__start();
+	struct guardian *g;
+	int cnt = 0;
+
+	(void)state;
+	silent = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_int_equal(guardian__new(&no_probes, NULL, 0, &g), 0);
+	assert_int_equal(write_at(g, &child, (uint64_t)&interpreter.word, VALUE), 0);
+	*silent = true;
+	guardian__restore(g, &child);
+	assert_int_equal(guardian__restore_all(g), -ETIMEDOUT);
+	*silent = false;
+	assert_int_equal(read_word(&child), VALUE);
+	guardian__free(g);
+	word_journal__each_left(count_word, &cnt);
+	assert_int_equal(cnt, 1);
+	assert_int_equal(read_word(&child), 0);
+	word_journal__each_left(count_word, &cnt);
+	assert_int_equal(cnt, 1);
+	child__stop(&child);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -393,6 +430,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_pid_reused),
 		cmocka_unit_test(test_forks),
 		cmocka_unit_test(test_both_killed),
+		cmocka_unit_test(test_silent),
 	};
 
 	if (argc == 3)

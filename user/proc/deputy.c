@@ -284,7 +284,8 @@ int deputy__take(void)
 
 int deputy__run(pid_t pid, deputy_work work, const void *in, size_t in_bytes, const struct deputy_out **out)
 {
-	int err = in_bytes > DEPUTY_IN_BYTES ? -ENAMETOOLONG : deputy__gave_up(pid) ? -ETIMEDOUT : 0;
+	bool refused = !own_patience_ms && deputy__gave_up(pid);
+	int err = in_bytes > DEPUTY_IN_BYTES ? -ENAMETOOLONG : refused ? -ETIMEDOUT : 0;
 
 	if (err)
 		return err;

@@ -189,7 +189,7 @@ static struct guard_answer serve_request(struct guarded *guarded, const struct g
 		guarded_words__restore(&guarded->words, request->word.pid, request->word.start_time);
 		break;
 	case GUARD_RESTORE_ALL:
-		guarded_words__restore_all(&guarded->words);
+		answer.err = guarded_words__restore_all(&guarded->words);
 		break;
 	}
 	return answer;
