@@ -231,6 +231,40 @@ static void test_killed(void **state)
 	(void)state;
 }
 
+/* Its forks, as those that keep an event, have all of its files, and go on for a while. */
+static void test_killed_with_fork(void **state)
+{
+	struct process child = child__start();
+	int ready[2], stay[2];
+	pid_t owner;
+	char byte;
+
+	(void)state;
+	assert_int_equal(pipe(ready), 0);
+	assert_int_equal(pipe(stay), 0);
+	owner = fork();
+	if (!owner) {
+		struct guardian *g;
+
+		close(stay[1]);
+		if (guardian__new(&no_probes, NULL, 0, &g) || write_at(g, &child, (uint64_t)&interpreter.word, VALUE))
+			_exit(1);
+		if (!fork()) /* until the test closes its end */
+			_exit(write(ready[1], "", 1) != 1 || read(stay[0], &byte, 1) != 0);
+		pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	close(stay[0]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	kill(owner, SIGKILL);
+	waitpid(owner, NULL, 0);
+	assert_true(becomes(&child, 0));
+	child__stop(&child);
+	close(stay[1]);
+	close(ready[0]);
+}
+
 /* ---- a process that calls exec ---- */
 
 #define PLACE ((uint64_t *)0x10000000) /* of something else in each program */
@@ -422,15 +456,11 @@ static void test_silent(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_write_and_restore),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_changed),
-		cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_exec),
-		cmocka_unit_test(test_pid_reused),
-		cmocka_unit_test(test_forks),
-		cmocka_unit_test(test_both_killed),
-		cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_write_and_restore), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_changed),           cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_killed_with_fork),  cmocka_unit_test(test_exec),
+		cmocka_unit_test(test_pid_reused),        cmocka_unit_test(test_forks),
+		cmocka_unit_test(test_both_killed),       cmocka_unit_test(test_silent),
 	};
 
 	if (argc == 3)
