@@ -23,6 +23,7 @@
 #include "user/lib/capabilities.h"
 #include "user/lib/log.h"
 #include "user/lib/map.h"
+#include "user/proc/proc.h"
 #include "user/proc/symbols.h"
 #include "user/proc/task.h"
 #include "user/runtime/python/pyframes.h"
@@ -49,6 +50,10 @@ struct waiting {
 #define PERIOD_CHANGE_NS      90000000
 #define PERIOD_CHANGE_SAMPLES 9
 
+/* How often to look which CPUs are online; bytes of that list. */
+#define CPUS_LOOK_NS  3000000000ull
+#define CPUS_TEXT_MAX 65536
+
 /* Session state. */
 struct samples {
 	struct intern codes;        /* ids of the functions that were emitted */
@@ -64,6 +69,8 @@ struct sampler {
 	uint64_t periods_set_ns;
 	unsigned int seed;
 	int cpus;                     /* possible CPUs */
+	char *online;                 /* those that are, as the kernel says it; owned; NULL: not known */
+	uint64_t cpus_seen_ns;        /* at the last look, which was then */
 	struct timer_period *periods; /* by CPU; a copy of the map timer_periods */
 	size_t timer_cnt;
 	struct timer {
@@ -322,6 +329,62 @@ static int update_timer_periods(struct session *s)
 				    state_of(s)->sampler->cpus * sizeof(*state_of(s)->sampler->periods), BPF_ANY);
 }
 
+static void timer__stop(struct sampler *sampler, int cpu)
+{
+	for (size_t i = 0; i < sampler->timer_cnt; i++) {
+		if (sampler->timers[i].cpu != cpu)
+			continue;
+		bpf_link__destroy(sampler->timers[i].link);
+		sampler->timers[i] = sampler->timers[--sampler->timer_cnt];
+		return;
+	}
+}
+
+/* Is it in a list of the kernel, as "0-3,8"? */
+static bool is_listed(const char *list, int cpu)
+{
+	int first, last, read;
+
+	for (; sscanf(list, "%d%n", &first, &read) == 1; list += *list == ',') {
+		list += read;
+		last = first;
+		if (sscanf(list, "-%d%n", &last, &read) == 1)
+			list += read;
+		if (cpu >= first && cpu <= last)
+			return true;
+	}
+	return false;
+}
+
+/* A timer ends when its CPU goes offline, and does not begin again with the CPU. */
+static void look_at_cpus(struct session *s, uint64_t now)
+{
+	struct sampler *sampler = state_of(s)->sampler;
+	char *before = sampler->online;
+	size_t size, came = 0;
+
+	if (before && now - sampler->cpus_seen_ns < CPUS_LOOK_NS)
+		return;
+	sampler->cpus_seen_ns = now;
+	if (proc__slurp_path("/sys/devices/system/cpu/online", CPUS_TEXT_MAX, &sampler->online, &size)) {
+		sampler->online = before;
+		return;
+	}
+	for (int cpu = 0; before && strcmp(before, sampler->online) != 0 && cpu < sampler->cpus; cpu++) {
+		if (is_listed(before, cpu) || !is_listed(sampler->online, cpu))
+			continue;
+		timer__stop(sampler, cpu);
+		sampler->periods[cpu] = (struct timer_period){now, 1000000000 / s->options.frequency, 0};
+		came += !timer__start(s, cpu);
+	}
+	free(before);
+	if (!came)
+		return;
+	update_timer_periods(s);
+	session__note(s, "%zu processors came online, which had no timer for up to %llu s: samples may be missing",
+		      came, CPUS_LOOK_NS / 1000000000);
+}
+
 /* Starts one timer per CPU. */
 static int start(struct session *s)
 {
@@ -344,6 +407,7 @@ static int start(struct session *s)
 		return -ENOMEM;
 	for (int cpu = 0; cpu < cpus; cpu++)
 		state_of(s)->sampler->periods[cpu].period_ns = 1000000000 / s->options.frequency;
+	look_at_cpus(s, state_of(s)->sampler->periods_set_ns);
 	err = update_timer_periods(s);
 	for (int cpu = 0; cpu < cpus && !err; cpu++)
 		err = timer__start(s, cpu);
@@ -371,6 +435,7 @@ static void tend(struct session *s)
 
 	if (!state_of(s)->sampler)
 		return;
+	look_at_cpus(s, now);
 	elapsed_ns = now - state_of(s)->sampler->periods_set_ns;
 	if (elapsed_ns < PERIOD_CHANGE_NS || elapsed_ns < PERIOD_CHANGE_SAMPLES * 1000000000ULL / s->options.frequency)
 		return;
@@ -472,6 +537,7 @@ static void free_sampler(struct session *s)
 		symbols__free(own->sampler->symbols);
 		waiting__free(&own->sampler->waiting);
 		free(own->sampler->periods);
+		free(own->sampler->online);
 	}
 	free(own->sampler);
 	intern__free(&own->codes);
