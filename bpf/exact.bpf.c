@@ -40,9 +40,16 @@ int exact(struct pt_regs *ctx)
 	return 0;
 }
 
-/* A thread ends: another thread may use its stack of calls. */
+/* A thread ends, or runs another program: another thread may use its stack of calls. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(exact_exit, struct task_struct *task)
+{
+	exact__leave(task);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(exact_exec, struct task_struct *task)
 {
 	exact__leave(task);
 	return 0;

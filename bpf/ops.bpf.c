@@ -17,7 +17,7 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, OPS_MAX);
+	__uint(max_entries, OP_NODES_MAX);
 	__type(key, struct node_class);
 	__type(value, struct node_val);
 } node_classes SEC(".maps");

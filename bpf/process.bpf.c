@@ -21,6 +21,27 @@ static __always_inline void proc__forget_program(struct proc *proc)
 	proc->step_epoch++;
 }
 
+/*
+ * Of the threads of a process that calls exec, one goes on: what it had open, and the addresses that
+ * are known of it, are of the program before. Its spans have no meaning with depth 0. Boundaries go on
+ * to be numbered: readers know each by its thread and number.
+ */
+static __always_inline void thread__forget_program(struct task_struct *task)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
+	u32 serial;
+
+	if (!t)
+		return;
+	if (t->around)
+		__sync_fetch_and_sub(&around_cnt, 1);
+	serial = t->step_serial;
+	__builtin_memset(t, 0, offsetof(struct thread, spans));
+	t->step_serial = serial;
+	__builtin_memset(&t->pass, 0, sizeof(t->pass));
+	__builtin_memset(&t->gpu, 0, sizeof(t->gpu));
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -65,6 +86,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 	/* Another program: the layout of its memory is unknown. */
 	proc->py = (struct py_process){};
 	proc__forget_program(proc);
+	thread__forget_program(task);
 	if (only_uid != (u32)-1 && BPF_CORE_READ(task, cred, euid.val) != only_uid) {
 		proc->window = WINDOW_CLOSED;
 		proc->forked_ns = 0;
@@ -94,6 +116,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	code = BPF_CORE_READ(signal, group_exit_code);
 	if (!code)
 		code = BPF_CORE_READ(task, exit_code);
+	proc->exit_code = code; /* user space tells of it, should the ring be full */
 	if (proc->window != WINDOW_DONE)
 		proc->window = WINDOW_CLOSED; /* a process outside the job may get its pid */
 	event__send(PROC_EXIT, pid, 0, code, task);

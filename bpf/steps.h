@@ -230,10 +230,20 @@ static __always_inline void step__fetched(struct thread *t, struct proc *proc)
 	__sync_fetch_and_add(&proc->steps.for_backward, 1);
 }
 
-static __always_inline void step__take_off(u32 *cnt, u32 less)
+#define TAKE_OFF_TRIES 4 /* each fails if another thread changes the count meanwhile */
+
+/* Takes so many off a count that other threads change, too. false: it has less. */
+static __always_inline bool step__take_off(u32 *cnt, u32 less)
 {
-	if (*cnt >= less)
-		__sync_fetch_and_add(cnt, -less);
+	for (u32 i = 0; i < TAKE_OFF_TRIES; i++) {
+		u32 before = *(volatile u32 *)cnt;
+
+		if (before < less)
+			return false;
+		if (__sync_val_compare_and_swap(cnt, before, before - less) == before)
+			return true;
+	}
+	return false;
 }
 
 /* The thread trains: batches that it fetched before that was known are for no other thread. */
@@ -260,10 +270,7 @@ static __always_inline bool step__takes_batch(struct thread *t, u32 own, u32 *ah
 		*ahead = 0; /* the thread gets its batches itself */
 		return true;
 	}
-	if (!*ahead)
-		return false;
-	__sync_fetch_and_add(ahead, -1);
-	return true;
+	return step__take_off(ahead, 1);
 }
 
 #define FETCHED_ENOUGH 16 /* batches, to say how many optimizers step for each */
@@ -478,6 +485,8 @@ __weak __noinline int thread__forget(struct thread *t)
 {
 	if (!t)
 		return 0;
+	if (t->around)
+		__sync_fetch_and_sub(&around_cnt, 1);
 	t->depth = t->framed = t->gap_depth = t->gap_sampled = t->sampled = t->updates = 0;
 	t->around = t->gap_ns = t->gap_child_ns = t->gap_apart_ns = t->gap_phase_ns = t->forward_ns = 0;
 	t->phase = t->gap_phase = t->evaluation = t->step_ended = 0;

@@ -21,7 +21,7 @@
 	X(NAME_LOST, "name_lost", "names that could not be read")                                              \
 	X(NAMES_FOLDED, "names_folded", "spans in rows of (other labels): too many different names")           \
 	X(ROWS_FOLDED, "rows_folded", "spans in rows without what was around them: too many different rows")   \
-	X(PROCS_FULL, "procs_full", "forked processes that were not recorded: too many at once")               \
+	X(PROCS_FULL, "procs_full", "processes that were not recorded: too many at once")                      \
 	X(FRAME_LOST, "frame_lost", "Python frames that could not be walked far enough")                       \
 	X(OP_ROWS_FULL, "op_rows_full", "operator calls whose row did not fit in the table")                   \
 	X(GROUPS_FULL, "groups_full", "operator calls whose shapes exceeded the table of different shapes")    \

@@ -18,7 +18,8 @@
 #define OP_ARGS_MAX   24            /* arguments that BPF reads; the 3,110 operators of torch 2.15 have at most 23 */
 #define OP_DEF_MEMORY (OPS_MAX - 1) /* entry of op_defs for memory allocated outside all operators: "[memory]" */
 #define OP_ROWS       16384
-#define OP_PROCS_MAX  256 /* processes whose operators are recorded at once */
+#define OP_PROCS_MAX  256   /* processes whose operators are recorded at once */
+#define OP_NODES_MAX  65536 /* their node classes: torch 2.15 has 736 in each process */
 
 /*
  * Cookie: event in bits 0-7, slot of the process in 8-15, depth (bytes from the stack pointer to

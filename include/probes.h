@@ -298,13 +298,15 @@ struct proc_ops {
 
 /* One traced process. Key of its map: the pid as stepflame sees it. */
 struct proc {
-	struct py_process py;                 /* py.layout.minor == 0: not a Python, or one of unknown layout */
-	__u32 role;                           /* enum target_role */
-	__u32 window;                         /* enum proc_window */
-	__u32 ended;                          /* nonzero: the process has ended, BPF counts no more */
-	__u32 step_epoch;                     /* threads restart their boundary counts when it changes */
-	__u32 gpu_window;                     /* CUPTI windows ended so far: the index of the next one */
-	__u32 rests;                          /* that are over: threads forget their spans when one is */
+	struct py_process py; /* py.layout.minor == 0: not a Python, or one of unknown layout */
+	__u32 role;           /* enum target_role */
+	__u32 window;         /* enum proc_window */
+	__u32 ended;          /* nonzero: the process has ended, BPF counts no more */
+	__u32 step_epoch;     /* threads restart their boundary counts when it changes */
+	__u32 gpu_window;     /* CUPTI windows ended so far: the index of the next one */
+	__u32 rests;          /* that are over: threads forget their spans when one is */
+	__s32 exit_code;      /* wait(2) status, once it has ended */
+	__u32 pad;
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 forked_ns; /* fork time, if in its parent's window: BPF counts calls and samples since then; else 0 */
 	struct proc_cost cost;

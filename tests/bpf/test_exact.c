@@ -361,6 +361,20 @@ static void test_threads(void **state)
 	expect_counters(CNT_NO_STORAGE, 1, CNT__COUNT);
 }
 
+/* The program that a thread becomes has none of the calls that it was in. */
+static void test_exec(void **state)
+{
+	u64 frame = frame_of(code_of("f", 1));
+
+	(void)state;
+	call(frame, FRAME(1));
+	call(frame, FRAME(2));
+	assert_int_equal(open_calls(), 2);
+	exact_exec(native.task);
+	call(frame, FRAME(3));
+	assert_int_equal(open_calls(), 1);
+}
+
 static void test_bad_pointers(void **state)
 {
 	static const u64 bad[] = {0, 1, FAKEPY_NO_ADDRESS, ~0ULL};
@@ -387,6 +401,7 @@ int main(void)
 		TESTS(test_nested), TESTS(test_recursion), TESTS(test_unwound),      TESTS(test_unseen),
 		TESTS(test_window), TESTS(test_too_deep),  TESTS(test_paths),        TESTS(test_generator),
 		TESTS(test_init),   TESTS(test_threads),   TESTS(test_bad_pointers), TESTS(test_same_bucket),
+		TESTS(test_exec),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 
 volatile __u32 pid_level;
 volatile __u64 pid_ns;
+volatile __u32 around_cnt;
 
 #define PARENT 100
 #define CHILD  200
@@ -220,6 +221,29 @@ static void test_exec(void **state)
 	expect_told(PROC_EXEC, PARENT, 0, 0, "python3");
 }
 
+/* What the program before had open is nobody's, and of its addresses none holds. */
+static void test_exec_thread(void **state)
+{
+	struct task_struct *task = &parent.task;
+	struct thread *t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	static const struct thread none;
+	u32 serial;
+
+	memset(t, 0x5a, sizeof(*t));
+	serial = t->step_serial;
+	around_cnt = 1;
+	process_exec(task);
+	assert_int_equal(t->step_serial, serial);
+	t->step_serial = 0;
+	assert_memory_equal(t, &none, offsetof(struct thread, spans));
+	assert_memory_equal(&t->pass, &none.pass, sizeof(none.pass));
+	assert_memory_equal(&t->gpu, &none.gpu, sizeof(none.gpu));
+	assert_int_equal(around_cnt, 0);
+	native__empty_ring();
+	process_exec(task);
+	assert_int_equal(around_cnt, 0);
+}
+
 static void test_exit(void **state)
 {
 	struct proc expected;
@@ -238,6 +262,7 @@ static void test_exit(void **state)
 	/* another process may get its number */
 	expected.forked_ns = 0;
 	expected.ended = 1;
+	expected.exit_code = 3 << 8;
 	expected.window = WINDOW_CLOSED;
 	assert_memory_equal(proc_of(PARENT), &expected, sizeof(expected));
 	/* the last two threads may end at one moment: each finds none that goes on */
@@ -262,9 +287,13 @@ static void test_ring_full(void **state)
 	process_fork(&parent.task, &child.task);
 	expect_child(CHILD, PARENT);
 	process_exec(&child.task);
+	child.signal.group_exit_code = 9;
 	process_exit(&child.task);
 	expect_nothing(2);
 	assert_int_equal(*full, 3);
+	/* user space, which has to tell of it */
+	assert_int_equal(proc_of(CHILD)->ended, 1);
+	assert_int_equal(proc_of(CHILD)->exit_code, 9);
 }
 
 int main(void)
@@ -279,6 +308,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_fork_by_stranger, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_namespace, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exec, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_exec_thread, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exit, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ring_full, setup, teardown),
 	};

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Step boundaries by each rule (bpf/steps.h), and the windows that they open and close. */
+#include <pthread.h>
+
 #include "tests/bpf/native/steps.h"
 
 /* ---- rules ---- */
@@ -442,6 +444,44 @@ static void test_no_limit(void **state)
 	assert_int_equal(job.proc->steps.cnt, 1000);
 }
 
+#define BATCHES 1000000
+static volatile u32 over;
+static u32 ahead;
+
+/* More of them than there were have been taken, if that goes below 0. */
+static bool has_batches(void)
+{
+	u32 cnt = *(volatile u32 *)&ahead;
+
+	return cnt && cnt <= BATCHES;
+}
+
+static void *take_batches(void *taken)
+{
+	struct thread thread = {0};
+
+	while (!over || has_batches())
+		*(u32 *)taken += step__takes_batch(&thread, DATA_FOR_BACKWARD, &ahead);
+	return NULL;
+}
+
+/* Two threads that train never take the same batch of a third one. */
+static void test_batches_of_two(void **state)
+{
+	u32 taken[2] = {0};
+	pthread_t threads[2];
+
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, take_batches, &taken[i]), 0);
+	for (u32 i = 0; i < BATCHES; i++)
+		__sync_fetch_and_add(&ahead, 1);
+	over = 1;
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(taken[0] + taken[1], BATCHES);
+	assert_int_equal(ahead, 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
@@ -451,6 +491,7 @@ int main(void)
 		TEST(gradient_accumulation),
 		TEST(gan),
 		TEST(batches_of_another_thread),
+		TEST(batches_of_two),
 		TEST(bursts_of_two_optimizers),
 		TEST(validation),
 		TEST(optimizer_alone),

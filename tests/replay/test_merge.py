@@ -165,6 +165,19 @@ def test_usage(tmp_path):
     assert done.returncode == helpers.ERROR and "No space left" in done.stderr and "cannot read" not in done.stderr
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_busiest(tmp_path, order):
+    """The process that pays most is one, in one of the recordings: no product of one's hits and what a hit costs the other."""
+    costs = [rf.cost(900, 800, 10, 20, 30), rf.cost(90, 80, 1000, 20, 30, calls=3, call_ns=5, sampler_ns=7)]
+    files = [
+        write(tmp_path, "%d.rec" % n, [*list(of_rank(n, "h%d" % n))[:-1], cost]) for n, cost in enumerate(costs[::order])
+    ]
+    assert merge(*files, "-o", tmp_path / "out.rec").returncode == helpers.OK
+    (cost,) = [row for kind, row in rf.read_records(tmp_path / "out.rec") if kind == "COST"]
+    assert (cost.busiest_hits, cost.hit_ns, cost.busiest_calls, cost.call_ns, cost.busiest_sampler_ns) == (80, 1000, 3, 5, 7)
+    assert cost.hits == 990
+
+
 def test_three(tmp_path):
     """Merging what was merged is merging all."""
     files = [write(tmp_path, "%d.rec" % n, of_rank(n, "h%d" % n, start_ns=SECOND + n)) for n in range(3)]

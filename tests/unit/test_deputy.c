@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "user/proc/deputy.h"
+#include "user/proc/deputy.c"
 
 static int say_pid(const void *in, struct deputy_out *out)
 {
@@ -73,9 +73,75 @@ static void test_silent(void **state)
 	assert_true(deputy__gave_up(getppid()));
 	assert_int_equal(deputy__run(getppid(), never_return, "", 1, NULL), -ETIMEDOUT);
 	assert_false(deputy__gave_up(1));
+	/* who asks with a patience of his own asks again */
+	assert_int_equal(deputy__run(getppid(), say_pid, &(int){7}, sizeof(int), NULL), 7);
 	deputy__set_patience(0);
+	assert_int_equal(deputy__run(getppid(), say_pid, &(int){7}, sizeof(int), NULL), -ETIMEDOUT);
 	assert_int_not_equal(ask(1), pid);
 	(void)state;
+}
+
+static pid_t start_idle(void)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
+static void stop_idle(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* Each is waited for once, however many there are. Those that have ended are forgotten. */
+static void test_many_silent(void **state)
+{
+	enum { MANY = SILENT_MIN + 4 };
+	static pid_t pids[MANY];
+	int said = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
+
+	(void)state;
+	dup2(null, STDERR_FILENO); /* a message for each */
+	deputy__set_patience(1);
+	for (int i = 0; i < MANY; i++) {
+		pids[i] = start_idle();
+		assert_int_equal(deputy__run(pids[i], never_return, "", 1, NULL), -ETIMEDOUT);
+	}
+	deputy__set_patience(0);
+	dup2(said, STDERR_FILENO);
+	close(said);
+	close(null);
+	for (int i = 0; i < MANY; i++)
+		assert_true(deputy__gave_up(pids[i]));
+	for (int i = 0; i < MANY - 1; i++)
+		stop_idle(pids[i]);
+	forget_silent();
+	assert_false(deputy__gave_up(pids[0]));
+	assert_true(deputy__gave_up(pids[MANY - 1]));
+	stop_idle(pids[MANY - 1]);
+	forget_silent();
+	assert_true(silent.items.cnt <= 1); /* the parent, of the test before */
+}
+
+/* Where deputies do not end although they are killed, there are not more and more of them. */
+static void test_not_reaped(void **state)
+{
+	pid_t pid = start_idle();
+
+	(void)state;
+	ask(1);
+	kill_deputy();
+	for (size_t i = 0; i < KILLED_MAX; i++)
+		killed[i] = pid;
+	assert_int_equal(deputy__run(1, say_pid, &(int){7}, sizeof(int), NULL), -EAGAIN);
+	stop_idle(pid);
+	ask(7);
 }
 
 static void test_hands(void **state)
@@ -94,9 +160,8 @@ static void test_hands(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answers),
-		cmocka_unit_test(test_silent),
-		cmocka_unit_test(test_hands),
+		cmocka_unit_test(test_answers),    cmocka_unit_test(test_silent), cmocka_unit_test(test_many_silent),
+		cmocka_unit_test(test_not_reaped), cmocka_unit_test(test_hands),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,10 +3,13 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -15,10 +18,67 @@
 #include "user/session/programs.h"
 #include "user/session/state.h"
 
-static int command_forgotten(struct stepflame_bpf *skel, const struct proc_command *command)
+/* What BPF knows of processes. */
+#define PROCS 4
+static struct known_proc {
+	uint32_t pid; /* 0: a free place */
+	struct proc proc;
+} known[PROCS];
+
+static struct known_proc *find_known(uint32_t pid)
 {
+	for (size_t i = 0; i < PROCS; i++)
+		if (known[i].pid == pid)
+			return &known[i];
+	return NULL;
+}
+
+static int command_done(struct stepflame_bpf *skel, const struct proc_command *command)
+{
+	struct known_proc *p = find_known(command->pid);
+
 	(void)skel;
-	(void)command;
+	if (command->what == COMMAND_FORGET && p && p->proc.ended)
+		p->pid = 0;
+	return 0;
+}
+
+static int proc_found(int fd, const void *key, void *val)
+{
+	struct known_proc *p = find_known(*(const uint32_t *)key);
+
+	(void)fd;
+	if (p)
+		memcpy(val, &p->proc, sizeof(p->proc));
+	return p ? 0 : -1;
+}
+
+/* Only new ones. */
+static int proc_added(int fd, const void *key, const void *val, __u64 flags)
+{
+	const uint32_t pid = *(const uint32_t *)key;
+	struct known_proc *p = find_known(0);
+
+	(void)fd;
+	(void)flags;
+	errno = find_known(pid) ? EEXIST : E2BIG;
+	if (!p || find_known(pid))
+		return -1;
+	p->pid = pid;
+	memcpy(&p->proc, val, sizeof(p->proc));
+	return 0;
+}
+
+static int next_pid(int fd, const void *before, void *next)
+{
+	const struct known_proc *p = before ? find_known(*(const uint32_t *)before) + 1 : known;
+
+	(void)fd;
+	while (p < known + PROCS && !p->pid)
+		p++;
+	if (p == known + PROCS)
+		return -1;
+	*(uint32_t *)next = p->pid;
 	return 0;
 }
 
@@ -81,7 +141,28 @@ static int row_found(int fd, const void *key, void *val)
 #include "user/session/snapshot.c"
 #undef bpf_map__fd
 #undef bpf_map_lookup_elem
-#define programs__command command_forgotten
+
+/* What reading a process gives. */
+static int read_err;
+
+static int read_or_not(pid_t pid, struct process *out)
+{
+	*out = (struct process){.pid = pid};
+	return read_err;
+}
+
+static void ring_is_empty(struct session *s)
+{
+	(void)s;
+}
+
+#define bpf_map_get_next_key      next_pid
+#define bpf_map_lookup_elem       proc_found
+#define bpf_map_update_elem       proc_added
+#define bpf_map__max_entries(map) PROCS
+#define programs__command         command_done
+#define process__read             read_or_not
+#define session__read_ring        ring_is_empty
 #include "user/session/targets.c"
 
 /* ---- a session ---- */
@@ -91,12 +172,17 @@ static struct stepflame_bpf skel;
 static struct stepflame_bpf__bss bss;
 static struct rec_target told;                    /* the last */
 static uint64_t told_calls, told_ended, told_cnt; /* of the rows */
+static size_t notes;
+static struct rec_proc exited; /* the last */
 
 static int tell(const struct rec_hdr *record, void *ctx)
 {
 	(void)ctx;
 	if (record->type == REC_TARGET)
 		memcpy(&told, record, sizeof(told));
+	notes += record->type == REC_NOTE;
+	if (record->type == REC_PROC)
+		memcpy(&exited, record, sizeof(exited));
 	if (record->type == REC_AGG) {
 		told_calls += ((const struct rec_agg *)record)->val.calls;
 		told_ended += record->flags == REC_ENDED;
@@ -117,7 +203,10 @@ static int begin(void **state)
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		session->state[id] = sources[id]->session_bytes ? calloc(1, sources[id]->session_bytes) : NULL;
 	told = (struct rec_target){0};
-	told_calls = told_ended = told_cnt = rows.cnt = 0;
+	told_calls = told_ended = told_cnt = rows.cnt = notes = 0;
+	memset(known, 0, sizeof(known));
+	exited = (struct rec_proc){0};
+	read_err = -ESRCH;
 	return 0;
 }
 
@@ -271,12 +360,142 @@ static void test_unseen_child(void **state)
 	assert_int_equal(told.pid, 0);
 }
 
+/* ---- looks ---- */
+
+/* A target that is a child of this test, and does nothing. */
+static struct target *add_child(void)
+{
+	pid_t pid = fork();
+	struct proc_stat stat;
+	struct target *t;
+
+	if (!pid) {
+		pause();
+		_exit(0);
+	}
+	t = add_target(pid, ROLE_MAIN);
+	assert_int_equal(proc__stat(pid, 0, &stat), 0);
+	t->process.start_time = stat.start_time;
+	return t;
+}
+
+static void end_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* A process that cannot be read for a while goes on, and so does its recording; one that has ended is no target any more. */
+static void test_unread(void **state)
+{
+	static const int errs[] = {-ETIMEDOUT, -EAGAIN, -EMFILE, -ENOMEM, -EACCES};
+	struct target *t = add_child();
+	pid_t pid = t->process.pid;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(errs) / sizeof(*errs); i++) {
+		read_err = errs[i];
+		t->pending = false;
+		look_at_target(session, t, 1000);
+		assert_false(t->gone);
+		assert_true(t->pending);
+		assert_int_equal(t->look_at_ns, 1000 + (LOOK_SELDOM_NS << i));
+		assert_int_equal(notes, 1);
+	}
+	check_life(session, t, 1000);
+	assert_false(t->gone);
+	end_child(pid);
+	look_at_target(session, t, 2000);
+	assert_true(t->gone);
+	assert_int_equal(notes, 1);
+}
+
+/* Where the ring was full at the end of a process, the session tells of it. */
+static void test_lost_exit(void **state)
+{
+	struct target *t = add_child();
+
+	(void)state;
+	known[0] = (struct known_proc){t->process.pid, {.ended = 1, .exit_code = 3 << 8}};
+	check_life(session, t, 1000);
+	assert_int_equal(exited.event, 0);
+	end_child(t->process.pid);
+	check_life(session, t, 2000);
+	assert_true(t->gone);
+	assert_int_equal(exited.event, PROC_EXIT);
+	assert_int_equal(exited.exit_code, 3 << 8);
+}
+
+/* Of these, the ring had no room for any record: BPF's places for processes do not fill up with them. */
+static void test_unseen_ends(void **state)
+{
+	add_target(1, ROLE_MAIN);
+	known[0] = (struct known_proc){1, {.ended = 1}}; /* the session knows it */
+	known[1] = (struct known_proc){2, {.ended = 1}};
+	known[2] = (struct known_proc){3, {.ended = 0}};
+	known[3] = (struct known_proc){4, {.ended = 1}};
+	(void)state;
+	targets__forget_unseen(session);
+	assert_non_null(find_known(1));
+	assert_null(find_known(2));
+	assert_non_null(find_known(3));
+	assert_null(find_known(4));
+	assert_int_equal(session->ended_pids.items.cnt, 2); /* their rows go, too */
+}
+
+static int add_self(struct target **out)
+{
+	struct process process = {.pid = getpid()};
+	struct proc_stat stat;
+
+	assert_int_equal(proc__stat(process.pid, 0, &stat), 0);
+	process.start_time = stat.start_time;
+	return targets__add(session, &process, ROLE_MAIN, out);
+}
+
+/* The pid of one that has ended, of which the session was not told. */
+static void test_pid_again(void **state)
+{
+	struct target *t;
+
+	(void)state;
+	known[0] = (struct known_proc){getpid(), {.ended = 1, .cost.hits = 5}};
+	assert_int_equal(add_self(&t), 0);
+	assert_int_equal(find_known(getpid())->proc.ended, 0);
+	assert_int_equal(find_known(getpid())->proc.cost.hits, 0);
+	assert_int_equal(find_known(getpid())->proc.role, ROLE_MAIN);
+}
+
+/* What BPF has copied of its parent stays. */
+static void test_fork_is_known(void **state)
+{
+	struct target *t;
+
+	(void)state;
+	known[0] = (struct known_proc){getpid(), {.forked_ns = 7}};
+	assert_int_equal(add_self(&t), 0);
+	assert_int_equal(find_known(getpid())->proc.forked_ns, 7);
+}
+
+static void test_no_room(void **state)
+{
+	struct target *t;
+
+	(void)state;
+	for (uint32_t i = 0; i < PROCS; i++)
+		known[i].pid = i + 1;
+	assert_int_equal(add_self(&t), -E2BIG);
+	assert_int_equal(session->procs_full, 1);
+	assert_int_equal(session->target_cnt, 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, finish)
 	const struct CMUnitTest tests[] = {
-		TEST(test_busiest),        TEST(test_price),        TEST(test_children_paid),
-		TEST(test_rows_make_room), TEST(test_unseen_child),
+		TEST(test_busiest),      TEST(test_price),         TEST(test_children_paid), TEST(test_rows_make_room),
+		TEST(test_unseen_child), TEST(test_unread),        TEST(test_lost_exit),     TEST(test_unseen_ends),
+		TEST(test_pid_again),    TEST(test_fork_is_known), TEST(test_no_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,8 +18,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "user/proc/deputy.h"
 #include "user/session/guardian.h"
-#include "user/session/guardian_words.h"
+
+/* Does no process answer? The guardian, a fork, sees it, too. */
+static bool *silent;
+
+static int run_or_not(pid_t pid, deputy_work work, const void *in, size_t in_bytes, const struct deputy_out **out)
+{
+	return silent && *silent ? -ETIMEDOUT : deputy__run(pid, work, in, in_bytes, out);
+}
+
+#define deputy__run run_or_not
+#include "user/session/guardian_words.c"
+#undef deputy__run
 
 #define VALUE 0x7f0012345678ULL
 
@@ -219,6 +231,40 @@ static void test_killed(void **state)
 	(void)state;
 }
 
+/* Its forks, as those that keep an event, have all of its files, and go on for a while. */
+static void test_killed_with_fork(void **state)
+{
+	struct process child = child__start();
+	int ready[2], stay[2];
+	pid_t owner;
+	char byte;
+
+	(void)state;
+	assert_int_equal(pipe(ready), 0);
+	assert_int_equal(pipe(stay), 0);
+	owner = fork();
+	if (!owner) {
+		struct guardian *g;
+
+		close(stay[1]);
+		if (guardian__new(&no_probes, NULL, 0, &g) || write_at(g, &child, (uint64_t)&interpreter.word, VALUE))
+			_exit(1);
+		if (!fork()) /* until the test closes its end */
+			_exit(write(ready[1], "", 1) != 1 || read(stay[0], &byte, 1) != 0);
+		pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	close(stay[0]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	kill(owner, SIGKILL);
+	waitpid(owner, NULL, 0);
+	assert_true(becomes(&child, 0));
+	child__stop(&child);
+	close(stay[1]);
+	close(ready[0]);
+}
+
 /* ---- a process that calls exec ---- */
 
 #define PLACE ((uint64_t *)0x10000000) /* of something else in each program */
@@ -382,17 +428,39 @@ static void test_both_killed(void **state)
 	(void)state;
 }
 
+/* Of a process that does not answer at the end, the word stays set: that is said, and the journal still has it. */
+static void test_silent(void **state)
+{
+	struct process child = child__start();
+	struct guardian *g;
+	int cnt = 0;
+
+	(void)state;
+	silent = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_int_equal(guardian__new(&no_probes, NULL, 0, &g), 0);
+	assert_int_equal(write_at(g, &child, (uint64_t)&interpreter.word, VALUE), 0);
+	*silent = true;
+	guardian__restore(g, &child);
+	assert_int_equal(guardian__restore_all(g), -ETIMEDOUT);
+	*silent = false;
+	assert_int_equal(read_word(&child), VALUE);
+	guardian__free(g);
+	word_journal__each_left(count_word, &cnt);
+	assert_int_equal(cnt, 1);
+	assert_int_equal(read_word(&child), 0);
+	word_journal__each_left(count_word, &cnt);
+	assert_int_equal(cnt, 1);
+	child__stop(&child);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_write_and_restore),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_changed),
-		cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_exec),
-		cmocka_unit_test(test_pid_reused),
-		cmocka_unit_test(test_forks),
-		cmocka_unit_test(test_both_killed),
+		cmocka_unit_test(test_write_and_restore), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_changed),           cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_killed_with_fork),  cmocka_unit_test(test_exec),
+		cmocka_unit_test(test_pid_reused),        cmocka_unit_test(test_forks),
+		cmocka_unit_test(test_both_killed),       cmocka_unit_test(test_silent),
 	};
 
 	if (argc == 3)

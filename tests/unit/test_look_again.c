@@ -94,7 +94,7 @@ static int tear_down(void **state)
 
 static const struct training *look(void)
 {
-	assert_int_equal(trainings__look_again(&table), 0);
+	assert_int_equal(trainings__look_again(&table, 0), 0);
 	return trainings__pid(&table, child);
 }
 
@@ -142,6 +142,25 @@ static void test_young_trainer(void **state)
 	assert_true(look()->seen_ns > seen_ns);
 }
 
+/* Where there is no time for all, a look goes on where the one before has stopped; who was known meanwhile stays. */
+static void test_little_time(void **state)
+{
+	size_t looks = 0;
+
+	order('t');
+	do {
+		assert_int_equal(trainings__look_again(&table, 1), 0);
+		looks++;
+	} while (table.stopped_at);
+	assert_true(looks > 1); /* there are this process and its child at least */
+	assert_non_null(trainings__pid(&table, child));
+	order('t');
+	do {
+		assert_int_equal(trainings__look_again(&table, 1), 0);
+		assert_non_null(trainings__pid(&table, child));
+	} while (table.stopped_at);
+}
+
 /* A process that has become another program is none of what was known. */
 static void test_exec(void **state)
 {
@@ -187,6 +206,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_gets_torch, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_little_time, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_settled, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_young_trainer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_exec, set_up, tear_down),

@@ -231,12 +231,22 @@ static void test_idle(void **state)
 	assert_int_equal(metrics.left_out, 1);
 }
 
+/* Steps of more processes than have their times kept are left out as well. */
+static void test_very_many(void **state)
+{
+	metrics__forget(&metrics);
+	metrics.left_out = 0;
+	for (uint32_t pid = 1; pid <= STEP_TIMES_PROCESSES + 2; pid++)
+		step(pid, 1);
+	assert_int_equal(metrics.left_out, STEP_TIMES_PROCESSES + 2 - METRICS_RANKS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rank),        cmocka_unit_test(test_rests),
 					   cmocka_unit_test(test_ticks),       cmocka_unit_test(test_overhead),
 					   cmocka_unit_test(test_same_labels), cmocka_unit_test(test_many),
-					   cmocka_unit_test(test_idle)};
+					   cmocka_unit_test(test_idle),        cmocka_unit_test(test_very_many)};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* When a disk is short of room (user/watch/watch.h). */
+/* When a disk is short of room, and when a new ring begins (user/watch/watch.c). */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
 
-#include "user/watch/watch.h"
+#include "user/watch/jobs.h"
+
+static bool all_ended(const struct watched_jobs *jobs)
+{
+	(void)jobs;
+	return true;
+}
+
+#define watched_jobs__all_ended all_ended
+#include "user/watch/watch.c"
 
 #define GB 1000000000ull
 
@@ -48,11 +58,31 @@ static void test_no_such_folder(void **state)
 	assert_true(room__is_short_at("/", UINT64_MAX, false));
 }
 
+/* The loop does not wait for a child that keeps an event, however long that takes: it has the old ring. */
+static void test_ring_is_kept(void **state)
+{
+	static const struct watch_options options = {.state = "/nonexistent"};
+	static const struct session_progress progress = {.elapsed_ns = 1};
+	static struct watch watch = {.options = &options};
+
+	(void)state;
+	watch.events.child = fork();
+	if (!watch.events.child) {
+		alarm(5);
+		pause();
+	}
+	assert_int_equal(renew_ring(&watch, &progress), 0);
+	assert_int_equal(kill(watch.events.child, SIGKILL), 0);
+	events__end(&watch.events);
+	assert_int_not_equal(renew_ring(&watch, &progress), 0); /* there is no such folder */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_small_disk), cmocka_unit_test(test_large_disk),     cmocka_unit_test(test_wanted),
-		cmocka_unit_test(test_ends_later), cmocka_unit_test(test_no_such_folder),
+		cmocka_unit_test(test_small_disk),     cmocka_unit_test(test_large_disk),
+		cmocka_unit_test(test_wanted),         cmocka_unit_test(test_ends_later),
+		cmocka_unit_test(test_no_such_folder), cmocka_unit_test(test_ring_is_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

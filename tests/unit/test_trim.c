@@ -579,22 +579,46 @@ static void test_rows_change_often(void **state)
 	free(record);
 }
 
+static int add_up(const struct rec_hdr *record, void *ctx)
+{
+	uint64_t *calls = ctx;
+
+	if (record->type == REC_AGG)
+		*calls = *calls * 10 + ((const struct rec_agg *)record)->val.calls;
+	return 0;
+}
+
+/* A pid comes again, with the same rows: those of the process that had it before stay, each in its last state. */
+static void test_pid_again(void **state)
+{
+	struct trim *trim = calloc(1, sizeof(*trim));
+	struct rec_agg row = {.hdr = {.type = REC_AGG, .size = sizeof(row)}, .key.pid = 7};
+	uint64_t calls = 0;
+
+	assert_int_equal(recording_writer__new(path, &trim->copy), 0);
+	trim->state_max = LIMIT;
+	trim->dropped.hdr = (struct rec_hdr){.type = REC_DROPPED, .size = sizeof(trim->dropped)};
+	for (uint64_t i = 1; i <= 7; i++) {
+		row.hdr.flags = i == 3 || i == 5 ? REC_ENDED : 0;
+		row.val.calls = i;
+		assert_int_equal(keep_state(&row.hdr, trim), 0);
+	}
+	assert_int_equal(end_state(trim), 0);
+	trim__free(trim);
+	assert_int_equal(recording__read(path, add_up, &calls, NULL), 0);
+	assert_int_equal(calls, 357);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bound),
-		cmocka_unit_test(test_name_flood),
-		cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_steps),
-		cmocka_unit_test(test_steps_cut),
-		cmocka_unit_test(test_stale),
-		cmocka_unit_test(test_not_a_file),
-		cmocka_unit_test(test_rows_change_often),
-		cmocka_unit_test(test_last),
-		cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_last_and_size),
-		cmocka_unit_test(test_still),
-		cmocka_unit_test(test_last_not_a_file),
+		cmocka_unit_test(test_bound),      cmocka_unit_test(test_name_flood),
+		cmocka_unit_test(test_killed),     cmocka_unit_test(test_steps),
+		cmocka_unit_test(test_steps_cut),  cmocka_unit_test(test_stale),
+		cmocka_unit_test(test_not_a_file), cmocka_unit_test(test_rows_change_often),
+		cmocka_unit_test(test_pid_again),  cmocka_unit_test(test_last),
+		cmocka_unit_test(test_cut),        cmocka_unit_test(test_last_and_size),
+		cmocka_unit_test(test_still),      cmocka_unit_test(test_last_not_a_file),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -473,14 +473,26 @@ static void examine_above(struct trainings *t, const struct training *new, uint6
 	above->seen_ns = now_ns;
 }
 
+struct training_look {
+	uint64_t now_ns;
+	uint64_t limit_ns; /* 0: none */
+	uint64_t took_ns;  /* to examine processes, so far */
+};
+
+static bool look__is_over(const struct training_look *look)
+{
+	return look->limit_ns && look->took_ns >= look->limit_ns;
+}
+
 /* What is known of a process moves from `before` to *t, or it is examined. 0 or -ENOMEM. */
-static int examine_or_move(pid_t pid, struct trainings *before, struct trainings *t, uint64_t now_ns)
+static int examine_or_move(pid_t pid, struct trainings *before, struct trainings *t, struct training_look *look)
 {
 	const struct other_process *other;
 	struct training *training;
 	struct proc_extent extent;
 	struct proc_stat stat;
 	size_t cnt = t->cnt;
+	uint64_t begin_ns;
 	bool known;
 	int err;
 
@@ -497,22 +509,33 @@ static int examine_or_move(pid_t pid, struct trainings *before, struct trainings
 		t->hidden += other->err != -ENOENT;
 		return 0;
 	}
-	training = find_known(before, pid, &extent, now_ns, &known);
+	training = find_known(before, pid, &extent, look->now_ns, &known);
+	if (!training && known && pid < before->stopped_at) /* the look before has examined it */
+		training = trainings__pid(before, pid);
+	if (!training && look__is_over(look)) {
+		t->stopped_at = t->stopped_at ?: pid;
+		if (!known)
+			return 0;
+		training = trainings__pid(before, pid);
+	}
 	if (training) {
 		keep(t, training, &stat);
 		return 0;
 	}
+	begin_ns = clock__ns(CLOCK_MONOTONIC);
 	err = add(t, pid, &extent);
+	look->took_ns += clock__ns(CLOCK_MONOTONIC) - begin_ns;
 	if (t->cnt > cnt) {
-		t->items[cnt].seen_ns = now_ns;
-		t->items[cnt].first_seen_ns = known ? trainings__pid(before, pid)->first_seen_ns : now_ns;
+		t->items[cnt].seen_ns = look->now_ns;
+		t->items[cnt].first_seen_ns = known ? trainings__pid(before, pid)->first_seen_ns : look->now_ns;
 	}
 	return err;
 }
 
-int trainings__look_again(struct trainings *t)
+int trainings__look_again(struct trainings *t, uint64_t limit_ns)
 {
 	uint64_t now_ns = clock__ns(CLOCK_MONOTONIC);
+	struct training_look look = {.now_ns = now_ns, .limit_ns = limit_ns};
 	struct trainings before = *t;
 	pid_t *pids = NULL;
 	int cnt = process__list(&pids), err;
@@ -522,7 +545,7 @@ int trainings__look_again(struct trainings *t)
 	if (cnt > 0)
 		qsort(pids, cnt, sizeof(*pids), compare__pid);
 	for (int i = 0; i < cnt && !err; i++)
-		err = examine_or_move(pids[i], &before, t, now_ns);
+		err = examine_or_move(pids[i], &before, t, &look);
 	free(pids);
 	trainings__release(&before);
 	if (err) {
@@ -541,7 +564,7 @@ int trainings__look_again(struct trainings *t)
 int trainings__find(struct trainings *out)
 {
 	*out = (struct trainings){0};
-	return trainings__look_again(out);
+	return trainings__look_again(out, 0);
 }
 
 void trainings__release(struct trainings *t)

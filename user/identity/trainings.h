@@ -49,6 +49,7 @@ struct trainings {
 	struct training *items; /* by pid */
 	size_t cnt;
 	size_t hidden;       /* processes that may not be examined */
+	pid_t stopped_at;    /* the time of the last look was over before it; 0: it has looked at all */
 	struct array others; /* struct other_process (trainings.c), by pid: those that are no training processes */
 };
 
@@ -56,9 +57,11 @@ struct trainings {
 int trainings__find(struct trainings *out);
 /*
  * The same, where *t is what an earlier look found: who is sure to be what it was is not examined
- * again, and has no files any more. After -ENOMEM *t is empty.
+ * again, and has no files any more. limit_ns: how long it may examine processes (0: as long as it
+ * takes); after that who is known is taken for what it was, and others are left to the next look,
+ * which goes on there. After -ENOMEM *t is empty.
  */
-int trainings__look_again(struct trainings *t);
+int trainings__look_again(struct trainings *t, uint64_t limit_ns);
 void trainings__release(struct trainings *t);
 
 /* NULL: it is not in the table. */

@@ -16,6 +16,7 @@
 
 #include "user/lib/clock.h"
 #include "user/lib/log.h"
+#include "user/lib/map.h"
 #include "user/proc/proc.h"
 
 #define PATIENCE_MS 2000
@@ -25,7 +26,7 @@
 #define PERIOD_MS     60000
 /* A deputy that waits for a processor is not blocked by the target; how often that is accepted. */
 #define EXTENSIONS     15
-#define SILENT_MAX     256        /* processes to remember */
+#define SILENT_MIN     256        /* processes to remember before it is time to forget those that have ended */
 #define KILLED_MAX     64         /* deputies that may not have ended yet */
 #define GIVE_BACK_FROM (1u << 20) /* bytes of an answer whose memory is not kept */
 
@@ -46,11 +47,12 @@ static struct {
 } deputy;
 static bool is_self;
 
-static struct silent_process {
+struct silent_process {
 	pid_t pid;
 	uint64_t start_time;
-} silent[SILENT_MAX];
-static size_t silent_cnt; /* the oldest is forgotten */
+};
+static struct map silent; /* struct silent_process: who has not answered is not asked again */
+static size_t silent_room = SILENT_MIN;
 
 static pid_t killed[KILLED_MAX];
 static uint64_t period_start_ms, lost_ms;
@@ -125,6 +127,20 @@ void deputy__hand(int fd)
 
 /* ---- start and end ---- */
 
+/* A place for one more that is killed. KILLED_MAX: none, since so many have not ended. */
+static size_t reap_killed(void)
+{
+	size_t free_at = KILLED_MAX;
+
+	for (size_t i = 0; i < KILLED_MAX; i++) {
+		if (killed[i] && waitpid(killed[i], NULL, WNOHANG))
+			killed[i] = 0;
+		free_at = killed[i] ? free_at : i;
+	}
+	return free_at;
+}
+
+/* -EAGAIN: too many are killed and have not ended. */
 static int start_deputy(void)
 {
 	struct deputy_area *area =
@@ -134,6 +150,10 @@ static int start_deputy(void)
 
 	if (area == MAP_FAILED)
 		return -errno;
+	if (reap_killed() == KILLED_MAX) {
+		munmap(area, sizeof(*area));
+		return -EAGAIN;
+	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets)) {
 		err = -errno;
 		munmap(area, sizeof(*area));
@@ -161,30 +181,45 @@ static int start_deputy(void)
 /* Does not wait for its end, which may never come; later calls reap it. */
 static void kill_deputy(void)
 {
-	size_t free_at = 0;
-
 	close(deputy.socket);
 	munmap(deputy.area, sizeof(*deputy.area));
 	kill(deputy.pid, SIGKILL);
-	for (size_t i = 0; i < KILLED_MAX; i++) {
-		if (killed[i] && waitpid(killed[i], NULL, WNOHANG))
-			killed[i] = 0;
-		free_at = killed[i] ? free_at : i;
-	}
-	killed[free_at] = deputy.pid;
+	killed[reap_killed()] = deputy.pid; /* it was started when there was a place */
 	deputy.pid = 0;
 }
 
 /* ---- processes that do not answer ---- */
 
-bool deputy__gave_up(pid_t pid)
+static bool is_silent(const struct silent_process *process)
 {
 	struct proc_stat stat;
 
-	for (size_t i = 0; i < silent_cnt && i < SILENT_MAX; i++)
-		if (silent[i].pid == pid)
-			return !proc__stat(pid, 0, &stat) && stat.start_time == silent[i].start_time;
-	return false;
+	return !proc__stat(process->pid, 0, &stat) && stat.start_time == process->start_time;
+}
+
+bool deputy__gave_up(pid_t pid)
+{
+	const struct silent_process *process = MAP_FIND(&silent, struct silent_process, &pid);
+
+	return process && is_silent(process);
+}
+
+/* Forgets those that have ended. */
+static void forget_silent(void)
+{
+	const struct silent_process *all = silent.items.items;
+	struct map kept = {0};
+
+	for (size_t i = 0; i < silent.items.cnt; i++) {
+		struct silent_process *process =
+			is_silent(&all[i]) ? MAP_ADD(&kept, struct silent_process, &all[i].pid) : NULL;
+
+		if (process)
+			*process = all[i];
+	}
+	map__free(&silent);
+	silent = kept;
+	silent_room = 2 * kept.items.cnt > SILENT_MIN ? 2 * kept.items.cnt : SILENT_MIN;
 }
 
 void deputy__set_patience(unsigned int ms)
@@ -202,8 +237,8 @@ static unsigned int patience_ms(void)
 static void give_up(pid_t pid, uint64_t waited_ms)
 {
 	struct proc_stat stat = {0};
+	struct silent_process *process;
 	uint64_t now = now_ms();
-	size_t at = silent_cnt++ % SILENT_MAX;
 
 	if (now - period_start_ms > PERIOD_MS) {
 		period_start_ms = now;
@@ -211,7 +246,11 @@ static void give_up(pid_t pid, uint64_t waited_ms)
 	}
 	lost_ms += waited_ms;
 	proc__stat(pid, 0, &stat);
-	silent[at] = (struct silent_process){pid, stat.start_time};
+	if (silent.items.cnt >= silent_room)
+		forget_silent();
+	process = MAP_ADD(&silent, struct silent_process, &pid);
+	if (process)
+		process->start_time = stat.start_time;
 	kill_deputy();
 	log__warn(
 		"find out what its memory and files wait for (FUSE, NFS, userfaultfd), then start stepflame again",
@@ -284,7 +323,8 @@ int deputy__take(void)
 
 int deputy__run(pid_t pid, deputy_work work, const void *in, size_t in_bytes, const struct deputy_out **out)
 {
-	int err = in_bytes > DEPUTY_IN_BYTES ? -ENAMETOOLONG : deputy__gave_up(pid) ? -ETIMEDOUT : 0;
+	bool refused = !own_patience_ms && deputy__gave_up(pid);
+	int err = in_bytes > DEPUTY_IN_BYTES ? -ENAMETOOLONG : refused ? -ETIMEDOUT : 0;
 
 	if (err)
 		return err;

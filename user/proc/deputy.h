@@ -42,7 +42,10 @@ void deputy__hand(int fd);
 /* The file that the last work has handed over, as by O_PATH. A descriptor or -errno. */
 int deputy__take(void);
 
-/* For how long to wait for an answer from now on, of each process; 0: as at first, about 2 s. */
+/*
+ * For how long to wait for an answer from now on, of each process, also of one that has not answered
+ * before; 0: as at first, about 2 s.
+ */
 void deputy__set_patience(unsigned int ms);
 
 /* Has a read from this process not returned in time? */

@@ -41,6 +41,7 @@ struct merge_source {
 	struct rec_window window; /* last state, as in the fields below */
 	struct rec_cost cost;
 	struct map targets; /* struct introduced */
+	struct array mains; /* const struct rec_target *: those of `targets` that are main processes */
 	struct intern pids;
 	struct intern left_out; /* processes that another source has, too */
 	int64_t clock_ns;       /* to add to the source's times */
@@ -144,17 +145,33 @@ static int64_t clock_difference(const struct merge_source *a, const struct merge
 	return same_host(a, b) && close ? 0 : difference;
 }
 
+/* Children, of which a job may have any number, need no comparison with those of others. 0 or -ENOMEM. */
+static int collect_mains(struct merge_source *source)
+{
+	const struct introduced *all = source->targets.items.items;
+
+	for (size_t i = 0; i < source->targets.items.cnt; i++) {
+		const struct rec_target **main;
+
+		if (all[i].target.role != ROLE_MAIN)
+			continue;
+		main = array__add(&source->mains, sizeof(*main));
+		if (!main)
+			return -ENOMEM;
+		*main = &all[i].target;
+	}
+	return 0;
+}
+
 static enum merge_fit compare_targets(const struct merge_source *a, const struct merge_source *b, uint32_t *number)
 {
-	const struct introduced *all_a = a->targets.items.items, *all_b = b->targets.items.items;
+	const struct rec_target *const *mains_a = a->mains.items, *const *mains_b = b->mains.items;
 	enum merge_fit fit = MERGE_FITS;
 
-	for (size_t i = 0; i < a->targets.items.cnt; i++) {
-		for (size_t j = 0; j < b->targets.items.cnt; j++) {
-			const struct rec_target *x = &all_a[i].target, *y = &all_b[j].target;
+	for (size_t i = 0; i < a->mains.cnt; i++) {
+		for (size_t j = 0; j < b->mains.cnt; j++) {
+			const struct rec_target *x = mains_a[i], *y = mains_b[j];
 
-			if (x->role != ROLE_MAIN || y->role != ROLE_MAIN)
-				continue;
 			if (same_host(a, b) && x->pid == y->pid) {
 				*number = x->pid;
 				return MERGE_SAME_PROCESS;
@@ -257,7 +274,7 @@ int merge__judge(struct merge *merge, struct merge_verdict *verdict)
 	*verdict = (struct merge_verdict){.fit = MERGE_FITS};
 	for (size_t i = 0; i < merge->cnt && !err; i++) {
 		merge->sources[i].clock_ns = clock_difference(&merge->sources[0], &merge->sources[i]);
-		err = number_processes(merge, i, &taken);
+		err = collect_mains(&merge->sources[i]) ?: number_processes(merge, i, &taken);
 		for (size_t before = 0; before < i && !err; before++) {
 			compare_sources(merge, before, i, verdict);
 			err = leave_out(&merge->sources[before], &merge->sources[i]);
@@ -376,9 +393,16 @@ static struct rec_window whole_window(const struct merge *merge)
 			whole.field = one->field; \
 	} while (0)
 
+/* What it cost the process that paid most. */
+static double busiest_cost_ns(const struct rec_cost *cost)
+{
+	return (double)cost->busiest_hits * cost->hit_ns + (double)cost->busiest_calls * cost->call_ns +
+	       cost->busiest_sampler_ns;
+}
+
 static struct rec_cost whole_cost(const struct merge *merge)
 {
-	struct rec_cost whole = {0};
+	struct rec_cost whole = {0}, busiest = {0};
 
 	for (size_t i = 0; i < merge->cnt; i++) {
 		const struct rec_cost *one = &merge->sources[i].cost;
@@ -388,14 +412,16 @@ static struct rec_cost whole_cost(const struct merge *merge)
 		whole.hits = saturating__add(whole.hits, one->hits);
 		whole.own_cpu_ns = saturating__add(whole.own_cpu_ns, one->own_cpu_ns);
 		whole.own_rss_bytes = saturating__add(whole.own_rss_bytes, one->own_rss_bytes);
-		RAISE(busiest_hits);
-		RAISE(hit_ns);
 		RAISE(attach_ns);
 		RAISE(detach_ns);
-		RAISE(busiest_sampler_ns);
-		RAISE(busiest_calls);
-		RAISE(call_ns);
+		if (one->hdr.type && (!busiest.hdr.type || busiest_cost_ns(one) > busiest_cost_ns(&busiest)))
+			busiest = *one;
 	}
+	whole.busiest_hits = busiest.busiest_hits;
+	whole.hit_ns = busiest.hit_ns;
+	whole.busiest_calls = busiest.busiest_calls;
+	whole.call_ns = busiest.call_ns;
+	whole.busiest_sampler_ns = busiest.busiest_sampler_ns;
 	whole.hdr.size = sizeof(whole);
 	return whole;
 }
@@ -463,6 +489,7 @@ void merge__free(struct merge *merge)
 		return;
 	for (size_t i = 0; i < merge->cnt; i++) {
 		map__free(&merge->sources[i].targets);
+		free(merge->sources[i].mains.items);
 		intern__free(&merge->sources[i].pids);
 		intern__free(&merge->sources[i].left_out);
 	}

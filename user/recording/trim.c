@@ -212,6 +212,7 @@ static int hold_last(struct trim *trim, const struct rec_hdr *record, uint64_t k
 {
 	uint32_t number = intern__find(&trim->keys, key);
 	struct rec_hdr **slot, *held;
+	int err = 0;
 
 	if (trim->last_bytes + record->size > HELD_MAX) {
 		trim->dropped.states++;
@@ -220,6 +221,10 @@ static int hold_last(struct trim *trim, const struct rec_hdr *record, uint64_t k
 	if ((!number && intern__add(&trim->keys, key, &number)) || array__grow(&trim->last, number, sizeof(*slot)))
 		return -ENOMEM;
 	slot = &((struct rec_hdr **)trim->last.items)[number - 1];
+	if (*slot && (*slot)->flags & REC_ENDED) /* of a process that had this one's pid: readers add both up */
+		err = append_state(trim, *slot, trim->state_max);
+	if (err)
+		return err;
 	trim->last_bytes -= *slot ? (*slot)->size : 0;
 	held = realloc(*slot, record->size);
 	if (!held)

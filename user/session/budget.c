@@ -204,7 +204,7 @@ static void rest(struct session *s, struct budget_group *group)
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (is_in(s->targets[i], group))
 			begin_rest(s, group, s->targets[i], now);
-	SOURCES_CALL(rest, s);
+	SOURCES_CALL(rest, s, group->number);
 	session__read_ring(s); /* what came before comes first */
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (is_in(s->targets[i], group))
@@ -234,7 +234,7 @@ static void wake(struct session *s, struct budget_group *group)
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (is_in(s->targets[i], group) && s->targets[i]->rest.rests)
 			end_rest(s, s->targets[i]);
-	SOURCES_CALL(wake, s);
+	SOURCES_CALL(wake, s, group->number);
 	budget_account__open(&group->account, uniform(s), session__now_ns());
 	group->control_ns = 0;
 }

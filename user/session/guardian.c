@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -189,7 +190,7 @@ static struct guard_answer serve_request(struct guarded *guarded, const struct g
 		guarded_words__restore(&guarded->words, request->word.pid, request->word.start_time);
 		break;
 	case GUARD_RESTORE_ALL:
-		guarded_words__restore_all(&guarded->words);
+		answer.err = guarded_words__restore_all(&guarded->words);
 		break;
 	}
 	return answer;
@@ -214,12 +215,25 @@ static bool receive_request(int socket, struct guard_request *request, int files
 	return got == sizeof(*request);
 }
 
-static void serve_requests(struct guarded *guarded, int socket)
+/*
+ * Waits for a request. false: stepflame has ended. The socket alone does not tell: forks of stepflame
+ * that go on for a while have it, too. owner: a pidfd; -1: there is none.
+ */
+static bool await_request(int socket, int owner)
+{
+	struct pollfd ready[] = {{.fd = socket, .events = POLLIN}, {.fd = owner, .events = POLLIN}};
+
+	while (poll(ready, sizeof(ready) / sizeof(*ready), -1) < 0 && errno == EINTR)
+		;
+	return !ready[1].revents;
+}
+
+static void serve_requests(struct guarded *guarded, int socket, int owner)
 {
 	static struct guard_request request;
 	int files[GUARD_FILES];
 
-	while (receive_request(socket, &request, files)) {
+	while (await_request(socket, owner) && receive_request(socket, &request, files)) {
 		struct guard_answer answer = serve_request(guarded, &request, files);
 
 		for (int i = 0; i < GUARD_FILES; i++)
@@ -300,11 +314,22 @@ static void become_guardian(int socket, const int *keep, size_t keep_cnt)
 		_exit(1);
 }
 
+/* A pidfd of stepflame, whose fork the guardian is. -1: this kernel has none. */
+static int open_owner(pid_t pid)
+{
+	int owner = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	if (getppid() != pid)
+		_exit(0); /* it has ended already, and there is nothing to restore */
+	return owner < 0 ? -1 : owner;
+}
+
 /* ---- in stepflame ---- */
 
 int guardian__new(const struct attacher *attacher, const int *keep, size_t keep_cnt, struct guardian **out)
 {
 	struct guardian *g = calloc(1, sizeof(*g));
+	pid_t owner = getpid();
 	int sockets[2], err;
 
 	*out = NULL;
@@ -323,7 +348,7 @@ int guardian__new(const struct attacher *attacher, const int *keep, size_t keep_
 
 		become_guardian(sockets[1], keep, keep_cnt);
 		guarded.attacher = *attacher;
-		serve_requests(&guarded, sockets[1]);
+		serve_requests(&guarded, sockets[1], open_owner(owner));
 		_exit(0);
 	}
 	close(sockets[1]);

@@ -75,7 +75,10 @@ int guardian__journal_error(const struct guardian *g);
 
 /* Restores the words of one process, and forgets them if it has ended. */
 void guardian__restore(struct guardian *g, const struct process *process);
-/* Restores all words, also in the targets' forked descendants. 0, or -errno: the guardian has died. */
+/*
+ * Restores all words, also in the targets' forked descendants. 0; -EPIPE: the guardian has died; or
+ * -errno of a word that may still be set: the journal has it.
+ */
 int guardian__restore_all(struct guardian *g);
 
 /* Restores all words, detaches all, and waits for the guardian's end. Accepts NULL. */

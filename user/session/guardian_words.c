@@ -137,11 +137,13 @@ static void note_word(struct word_journal *journal, size_t index, const struct g
 		journal->err = -EIO;
 }
 
-static void remove_journal(struct word_journal *journal)
+/* keep: the file stays for `stepflame restore`. */
+static void end_journal(struct word_journal *journal, bool keep)
 {
 	if (!journal->file)
 		return;
-	unlinkat(journal->folder, journal->name, 0);
+	if (!keep)
+		unlinkat(journal->folder, journal->name, 0);
 	close(journal->file);
 	close(journal->folder);
 	*journal = (struct word_journal){};
@@ -353,24 +355,40 @@ int guarded_words__write(struct guarded_words *words, const struct guarded_word 
 	return err;
 }
 
-static void restore_word(struct guarded_words *words, size_t i)
+/* -errno: the word may still be set, and stays noted, as where the process does not answer. */
+static int restore_word(struct guarded_words *words, size_t i)
 {
 	struct guarded_word *word = &words->word[i];
+	int err;
 
 	deputy__set_patience(RESTORE_PATIENCE_MS);
-	change(word, word->value, 0);
+	err = change(word, word->value, 0);
 	deputy__set_patience(0);
+	if (err && err != -EALREADY && err != -EBUSY && err != -ESRCH && err != -EFAULT)
+		return err;
 	*word = words->word[--words->cnt];
 	if (i < words->cnt)
 		note_word(&words->journal, i, word);
 	note_word(&words->journal, words->cnt, NULL);
+	return 0;
+}
+
+/* Goes backwards. Is a word behind this one, which could not be restored, of the same process? It need not wait again. */
+static bool has_failed(const struct guarded_words *words, size_t i)
+{
+	for (size_t k = i + 1; k < words->cnt; k++)
+		if (is_same_process(&words->word[k], words->word[i].pid, words->word[i].start_time))
+			return true;
+	return false;
 }
 
 void guarded_words__restore(struct guarded_words *words, pid_t pid, uint64_t start_time)
 {
-	for (size_t i = words->cnt; i--;)
+	int err = 0;
+
+	for (size_t i = words->cnt; i-- && !err;)
 		if (is_same_process(&words->word[i], pid, start_time))
-			restore_word(words, i);
+			err = restore_word(words, i);
 }
 
 /* ---- forks ---- */
@@ -426,17 +444,23 @@ static void restore_forks(const struct guarded_word *words, size_t cnt)
 	}
 }
 
-void guarded_words__restore_all(struct guarded_words *words)
+int guarded_words__restore_all(struct guarded_words *words)
 {
 	static struct guarded_word restored[WORDS_MAX];
 	size_t cnt = words->cnt;
+	int err = 0;
 
 	for (size_t i = 0; i < cnt; i++)
 		restored[i] = words->word[i];
-	while (words->cnt)
-		restore_word(words, words->cnt - 1);
+	for (size_t i = cnt; i--;) {
+		int word_err = has_failed(words, i) ? 0 : restore_word(words, i);
+
+		err = err ?: word_err;
+	}
 	restore_forks(restored, cnt);
-	remove_journal(&words->journal);
+	end_journal(&words->journal, err);
+	words->cnt = 0;
+	return err;
 }
 
 /* ---- what another guardian left ---- */

@@ -51,10 +51,13 @@ struct guarded_words {
 
 /* As guardian__write. */
 int guarded_words__write(struct guarded_words *words, const struct guarded_word *word);
-/* Restores the words of one process, and forgets them: it may have ended. */
+/* Restores the words of one process, and forgets them: it may have ended. If it does not answer, they stay noted. */
 void guarded_words__restore(struct guarded_words *words, pid_t pid, uint64_t start_time);
-/* Restores all words, also in the targets' forked descendants. */
-void guarded_words__restore_all(struct guarded_words *words);
+/*
+ * Restores all words, also in the targets' forked descendants, and forgets them. 0, or -errno of one
+ * that may still be set: the journal has it, as if this guardian had been killed.
+ */
+int guarded_words__restore_all(struct guarded_words *words);
 
 /* ---- what killed guardians left ---- */
 

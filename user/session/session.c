@@ -371,6 +371,10 @@ int session__attach(struct session *s, pid_t pid, uint32_t group, bool may_end)
 	}
 	err = targets__add(s, &process, ROLE_MAIN, &t);
 	if (err) {
+		if (err == -E2BIG)
+			log__error("record fewer processes at once",
+				   "process %d is not recorded: %u processes are, and BPF has no room for more", pid,
+				   bpf_map__max_entries(s->skel->maps.procs));
 		process__release(&process);
 		return err;
 	}

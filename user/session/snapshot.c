@@ -189,7 +189,8 @@ static int emit_counters(struct session *s)
 #undef X
 	};
 	int cpus = libbpf_num_possible_cpus(), fd = bpf_map__fd(s->skel->maps.counters);
-	uint64_t *values = calloc(cpus > 0 ? cpus : 1, sizeof(*values)), total[CNT__COUNT] = {0};
+	uint64_t *values = calloc(cpus > 0 ? cpus : 1, sizeof(*values)),
+		 total[CNT__COUNT] = {[CNT_PROCS_FULL] = s->procs_full};
 
 	if (!values)
 		return -ENOMEM;
@@ -204,6 +205,10 @@ static int emit_counters(struct session *s)
 			rec.value += values[i];
 		if (is_loss(c))
 			s->progress.lost += rec.value;
+		if (c == CNT_RING_FULL) {
+			s->ring_filled = rec.value > s->ring_full;
+			s->ring_full = rec.value;
+		}
 		snprintf(rec.name, sizeof(rec.name), "%s", names[c]);
 		session__emit(s, &rec.hdr);
 	}
@@ -299,6 +304,8 @@ int snapshot__emit(struct session *s)
 
 	err = err ?: emit_rows(s) ?: SOURCES_TRY(snapshot, s) ?: emit_counters(s);
 	map__free(&s->ended_pids);
+	if (s->ring_filled)
+		targets__forget_unseen(s);
 	/*
 	 * If this is the recording's last snapshot, it must include what BPF has emitted so far:
 	 * names of rows, steps.

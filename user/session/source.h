@@ -130,9 +130,9 @@ struct source {
 	void (*cut)(struct session *s);
 	/* The windows are about to close. */
 	void (*close)(struct session *s);
-	/* The windows of some targets have just closed for a rest, and have opened again. */
-	void (*rest)(struct session *s);
-	void (*wake)(struct session *s);
+	/* The windows of a group of targets have just closed for a rest, and have opened again. */
+	void (*rest)(struct session *s, uint32_t group);
+	void (*wake)(struct session *s, uint32_t group);
 	/* The windows have closed; the probes are still attached. */
 	void (*end)(struct session *s);
 	/* The source writes its notes for the report. */

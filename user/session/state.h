@@ -93,6 +93,7 @@ struct target {
 	bool pending;            /* the session must look again, for that or for a source */
 	bool open;               /* its window has opened */
 	bool interpreters_noted; /* the note on several interpreters is written */
+	uint32_t unread;         /* looks in a row that could not read it, up to a limit */
 	bool given;              /* to session__attach; else a child of one that was, or of a command */
 	bool forked;             /* a fork: has its parent's memory layout, which BPF has copied */
 	uint64_t look_at_ns;     /* when to look at it again, if pending */
@@ -152,6 +153,9 @@ struct session {
 	bool ended_mains;
 	struct map ended_pids; /* struct ended_pid: processes whose rows the next snapshot deletes */
 	uint64_t ended_calls;  /* spans in the rows that are gone */
+	uint64_t procs_full;   /* processes for which BPF's map `procs` had no room */
+	uint64_t ring_full;    /* records that BPF had no room for, at the last snapshot, */
+	bool ring_filled;      /* which are more than at the one before */
 	struct map files;      /* struct known_file */
 	size_t files_max;      /* with so many files, it is time to forget those that nobody maps */
 	bool opened;
@@ -263,6 +267,8 @@ static inline bool targets__has_steps(const struct proc *proc)
 }
 
 void targets__handle_event(struct session *s, const struct rec_proc *rec);
+/* Call where records were lost: forgets processes that have ended without a record that is read. Reads the ring. */
+void targets__forget_unseen(struct session *s);
 /* Handles pending targets, and exits whose event was lost. */
 void targets__tend(struct session *s);
 /* How long the session may wait before it must look at a target, in ms: at most timeout_ms. */

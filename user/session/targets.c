@@ -15,6 +15,7 @@
 #include "stepflame.skel.h"
 #include "user/identity/job_id.h"
 #include "user/identity/program.h"
+#include "user/lib/array.h"
 #include "user/lib/clock.h"
 #include "user/lib/log.h"
 #include "user/proc/proc.h"
@@ -29,6 +30,7 @@
 /* How often the session looks for new libraries: often at first, while imports run. */
 #define LOOK_OFTEN_NS  (10 * 1000000ULL)
 #define LOOK_SELDOM_NS (200 * 1000000ULL)
+#define UNREAD_MAX     8 /* a process that cannot be read is looked at after 0.2 s, 0.4 s, up to 51.2 s */
 #define PYTHON_TRIES   3 /* an interpreter that starts may contradict itself for a moment */
 #define YOUNG_NS       (20 * 1000000000ULL)
 /* `import torch` loads its libraries one after another, for up to this long. */
@@ -114,10 +116,33 @@ static void set_target_process(struct session *s, struct target *t, struct proce
 	t->jax_file = jax__file(&t->process);
 }
 
+/* Tells BPF of a process. For a fork, BPF has already copied the entry of its parent. 0 or -errno. */
+static int add_proc(struct session *s, const struct process *process, enum target_role role)
+{
+	struct proc_command forget = {.what = COMMAND_FORGET, .pid = process->pid};
+	struct proc proc = {.role = role, .window = WINDOW_CLOSED}, known;
+	int fd = bpf_map__fd(s->skel->maps.procs), err = 0;
+	uint32_t pid = process->pid;
+
+	if (bpf_map_update_elem(fd, &pid, &proc, BPF_NOEXIST))
+		err = -errno;
+	if (err == -EEXIST) {
+		err = 0;
+		/* It had the pid of this one, and the ring had no room for the record of its end. */
+		if (!bpf_map_lookup_elem(fd, &pid, &known) && known.ended && process__alive(process)) {
+			programs__command(s->skel, &forget);
+			err = bpf_map_update_elem(fd, &pid, &proc, BPF_NOEXIST) ? -errno : 0;
+		}
+	}
+	s->procs_full += err == -E2BIG;
+	if (!err)
+		__atomic_fetch_or(&s->skel->bss->job_pids[pid % PIDS_MAX / 64], 1ULL << pid % 64, __ATOMIC_SEQ_CST);
+	return err;
+}
+
 int targets__add(struct session *s, struct process *process, enum target_role role, struct target **out)
 {
 	struct target **targets = reallocarray(s->targets, s->target_cnt + 1, sizeof(*targets));
-	struct proc proc = {.role = role, .window = WINDOW_CLOSED};
 	struct target *t = calloc(1, sizeof(*t));
 	uint32_t pid = process->pid;
 	struct ended_pid *ended = MAP_FIND(&s->ended_pids, struct ended_pid, &pid);
@@ -128,11 +153,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 		s->targets = targets;
 	if (!targets)
 		err = -ENOMEM;
-	/* For a fork, BPF has already copied the entry of its parent. */
-	if (!err && bpf_map_update_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc, BPF_NOEXIST) && errno != EEXIST)
-		err = -errno;
-	if (!err)
-		__atomic_fetch_or(&s->skel->bss->job_pids[pid % PIDS_MAX / 64], 1ULL << pid % 64, __ATOMIC_SEQ_CST);
+	err = err ?: add_proc(s, process, role);
 	if (err) {
 		if (t)
 			free_target_states(t);
@@ -691,6 +712,28 @@ void targets__handle_event(struct session *s, const struct rec_proc *rec)
 	}
 }
 
+void targets__forget_unseen(struct session *s)
+{
+	int fd = bpf_map__fd(s->skel->maps.procs);
+	uint32_t most = bpf_map__max_entries(s->skel->maps.procs), key = 0, *pid;
+	struct array ended = {0};
+	struct proc proc;
+
+	for (uint32_t i = 0; i < most && !bpf_map_get_next_key(fd, i ? &key : NULL, &key); i++) {
+		if (is_known_pid(s, key) || bpf_map_lookup_elem(fd, &key, &proc) || !proc.ended)
+			continue;
+		pid = array__add(&ended, sizeof(*pid));
+		if (pid)
+			*pid = key;
+	}
+	session__read_ring(s); /* of whom it does not tell, nothing will */
+	pid = ended.items;
+	for (size_t i = 0; i < ended.cnt; i++)
+		if (!is_known_pid(s, pid[i]) && !bpf_map_lookup_elem(fd, &pid[i], &proc) && proc.ended)
+			forget_pid(s, pid[i]);
+	free(ended.items);
+}
+
 /*
  * Decides whether to record a forked child. Detaching also removes the breakpoints that it
  * inherited, so that it runs at full speed.
@@ -715,12 +758,41 @@ static uint64_t look_delay(const struct target *t)
 	return targets__is_young(t, YOUNG_NS) && !t->has_torch && !t->jax[0] ? LOOK_OFTEN_NS : LOOK_SELDOM_NS;
 }
 
+/* That it cannot be read, as with too many files open, says nothing. */
+static bool has_ended(const struct process *process)
+{
+	struct proc_stat stat;
+	int err = proc__stat(process->pid, 0, &stat);
+
+	return err == -ESRCH || (!err && (stat.start_time != process->start_time || proc_stat__dead(&stat)));
+}
+
+/* The ring had no room for the record of its end. */
+static void tell_lost_exit(struct session *s, const struct target *t)
+{
+	struct rec_proc rec = {
+		.hdr = {.type = REC_PROC, .size = sizeof(rec)},
+		.time_ns = session__now_ns(),
+		.event = PROC_EXIT,
+		.pid = t->process.pid,
+	};
+	struct proc proc;
+
+	if (!target__proc(s, t, &proc) || !proc.ended)
+		return;
+	rec.exit_code = proc.exit_code;
+	memcpy(rec.comm, t->process.comm, sizeof(rec.comm));
+	session__emit(s, &rec.hdr);
+}
+
 /* The process is gone, maybe since the ring was read: what it did before comes first. */
 static void end_gone_target(struct session *s, struct target *t)
 {
 	session__read_ring(s);
-	if (!t->gone)
-		end_target(s, t);
+	if (t->gone)
+		return;
+	tell_lost_exit(s, t);
+	end_target(s, t);
 }
 
 /*
@@ -751,14 +823,38 @@ static int read_files_again(struct session *s, struct target *t)
 	return 0;
 }
 
-static void look_at_target(struct session *s, struct target *t, uint64_t now)
+/*
+ * A process that does not answer, or a file too many, is no end. -EPERM: it is another user's by now,
+ * and stepflame may no longer watch it.
+ */
+static void handle_unread(struct session *s, struct target *t, uint64_t now, int err)
 {
-	uint64_t delay;
+	struct proc_command command = {.what = COMMAND_CLOSE, .pid = t->process.pid};
 
-	if (read_files_again(s, t)) {
+	if (err == -EPERM)
+		programs__command(s->skel, &command);
+	if (err == -EPERM || err == -ESRCH || has_ended(&t->process)) {
 		end_gone_target(s, t);
 		return;
 	}
+	if (!t->unread)
+		session__note(
+			s, "process %d could not be read (%s): libraries that it loads have no probes until it can be",
+			t->process.pid, strerror(-err));
+	schedule_look(t, now, LOOK_SELDOM_NS << t->unread);
+	t->unread += t->unread < UNREAD_MAX;
+}
+
+static void look_at_target(struct session *s, struct target *t, uint64_t now)
+{
+	uint64_t delay;
+	int err = read_files_again(s, t);
+
+	if (err) {
+		handle_unread(s, t, now, err);
+		return;
+	}
+	t->unread = 0;
 	if (t->forked)
 		settle_fork(s, t);
 	else
@@ -822,7 +918,7 @@ static void note_interpreters(struct session *s, struct target *t)
 static void check_life(struct session *s, struct target *t, uint64_t now)
 {
 	t->checked_ns = now;
-	if (!process__alive(&t->process))
+	if (has_ended(&t->process))
 		end_gone_target(s, t);
 	else
 		note_interpreters(s, t);

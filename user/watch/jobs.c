@@ -19,7 +19,9 @@
 #define ENDED_KEPT    512 /* processes that have ended, whose records may still be in the recording */
 #define COMMAND_SHOWN 80
 #define PAUSED_BYTES  (1 << 20)
-#define LAUNCHED_NS   6000000000ull /* a launcher may look like a trainer for so long, while it ends */
+#define LOOK_NS       1000000000ull  /* for so long a look may examine processes: many may not answer */
+#define PARTIAL_NS    30000000000ull /* looks that never end keep a job from being watched for so long */
+#define LAUNCHED_NS   6000000000ull  /* a launcher may look like a trainer for so long, while it ends */
 
 static struct watched_process *process_of(const struct watched_jobs *jobs, uint32_t pid, uint64_t start_time)
 {
@@ -378,7 +380,7 @@ int watched_jobs__update(struct watched_jobs *jobs, struct session *session)
 	const struct training *found = NULL;
 	uint64_t now_ns = clock__ns(CLOCK_MONOTONIC);
 	struct trainings *seen = &jobs->seen;
-	int err = trainings__look_again(seen);
+	int err = trainings__look_again(seen, LOOK_NS);
 
 	if (err)
 		return err;
@@ -388,13 +390,17 @@ int watched_jobs__update(struct watched_jobs *jobs, struct session *session)
 				    &seen->items[i], now_ns);
 	forget_launchers(jobs, now_ns);
 	forget_gone(jobs, seen);
+	/* Who has started a process may be among those that were not looked at yet. */
+	jobs->partial_ns = seen->stopped_at ? jobs->partial_ns ?: now_ns : 0;
+	if (!err && jobs->partial_ns && now_ns - jobs->partial_ns < PARTIAL_NS)
+		return 1;
 	for (size_t i = 0; i < seen->cnt && !found && err >= 0; i++) {
 		err = take_training(jobs, &seen->items[i], clock__ns(CLOCK_MONOTONIC) - now_ns);
 		found = err > 0 ? &seen->items[i] : NULL;
 	}
 	err = found ? attach(jobs, seen, found, session) : err;
 	forget_ended(jobs);
-	return err ?: found != NULL;
+	return err ?: found || seen->stopped_at;
 }
 
 void watched_jobs__end(struct watched_jobs *jobs, uint32_t pid)

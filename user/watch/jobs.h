@@ -49,6 +49,7 @@ struct watched_jobs {
 	struct array jobs;      /* struct watched_job */
 	struct trainings seen;  /* at the last look */
 	uint32_t job_cnt;       /* so far */
+	uint64_t partial_ns;    /* since when looks have not come to their end; 0: the last one has */
 	uint64_t missed;        /* processes that have ended before they could be attached to */
 	const char *
 		paused_path; /* the caller sets it: a file that says which processes are paused, for the next session */

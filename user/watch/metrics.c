@@ -107,9 +107,7 @@ static int add_step(struct metrics *metrics, const struct rec_step *record)
 	if (timed < 0)
 		return timed;
 	times = step_times__of(&metrics->times, record->pid);
-	if (!times)
-		return 0;
-	rank = rank ?: add_rank(metrics, record->pid, true);
+	rank = times ? rank ?: add_rank(metrics, record->pid, true) : NULL; /* no times: those of too many are kept */
 	if (!rank) {
 		metrics->left_out++;
 		return 0;

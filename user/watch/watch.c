@@ -709,9 +709,8 @@ static int scan_for_jobs(struct watch *watch)
 static int renew_ring(struct watch *watch, const struct session_progress *progress)
 {
 	if (progress->elapsed_ns < watch->options->renew_ns || watch->event_ns ||
-	    !watched_jobs__all_ended(&watch->jobs))
+	    !watched_jobs__all_ended(&watch->jobs) || events__busy(&watch->events))
 		return 0;
-	events__end(&watch->events);
 	watched_jobs__free(&watch->jobs);
 	return end_session(watch, true) ?: begin_session(watch);
 }

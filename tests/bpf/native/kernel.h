@@ -600,6 +600,7 @@ int exact(struct pt_regs *ctx);
 int gpu_enter(struct pt_regs *ctx);
 int gpu_exit(struct pt_regs *ctx);
 int exact_exit(struct task_struct *task);
+int exact_exec(struct task_struct *task);
 int process_fork(struct task_struct *parent, struct task_struct *child);
 int process_exec(struct task_struct *task);
 int process_exit(struct task_struct *task);

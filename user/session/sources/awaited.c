@@ -26,6 +26,7 @@
 #define THREADS_MAX 8      /* that are looked at */
 #define LOOKS_MAX   100    /* at each of them, */
 #define LOOK_AGAIN  4      /* of which one at a place that is known counts as so many */
+#define DONE_MAX    4096   /* threads that need no more looks */
 #define PLACES_MAX  256
 #define MOUNTS_NS   10000000000ull /* for how long the mounts of a process count */
 #define MOUNTS_MAX  (1u << 20)     /* bytes */
@@ -43,6 +44,7 @@ struct awaited {
 	uint64_t next_ns;
 	struct asked threads[THREADS_MAX];
 	size_t cnt;
+	struct map done;   /* {pid, tid}: those that had their looks */
 	struct map places; /* {pid, code address, offset, kind, name}: those that were emitted */
 	char *mounts;      /* of that process, as of then; NULL: not known */
 	pid_t mounts_pid;
@@ -54,18 +56,47 @@ static struct awaited *state_of(const struct session *s)
 	return session__state(s, SOURCE_AWAITED);
 }
 
+static uint64_t thread_key(pid_t pid, pid_t tid)
+{
+	return (uint64_t)(uint32_t)pid << 32 | (uint32_t)tid;
+}
+
+/* A place for one more thread, or that of one which needs no more looks. NULL: all need some. */
+static struct asked *find_place(struct awaited *own)
+{
+	uint64_t key;
+
+	if (own->cnt < THREADS_MAX)
+		return &own->threads[own->cnt++];
+	for (size_t i = 0; i < own->cnt; i++) {
+		if (own->threads[i].looks < LOOKS_MAX)
+			continue;
+		if (own->done.items.cnt >= DONE_MAX)
+			map__free(&own->done);
+		key = thread_key(own->threads[i].pid, own->threads[i].tid);
+		map__add(&own->done, &key, sizeof(key), sizeof(key));
+		return &own->threads[i];
+	}
+	return NULL;
+}
+
 void awaited__note(struct session *s, const struct rec_sample *sample)
 {
+	const uint64_t key = thread_key(sample->pid, sample->tid);
 	struct awaited *own = state_of(s);
+	struct asked *place;
 
-	if (sample->kind != SAMPLE_WAIT || !sample->waits ||
+	/* A thread without a stack runs no Python, which alone says what it waits on. */
+	if (sample->kind != SAMPLE_WAIT || !sample->waits || !sample->stack ||
 	    (sample->cause != CAUSE_LOCK && !far_files__is_call(sample->syscall)) ||
-	    sample->weight_ns / sample->waits < LEAST_NS || own->cnt == THREADS_MAX || s->options.live_ns)
+	    sample->weight_ns / sample->waits < LEAST_NS || s->options.live_ns)
 		return;
 	for (size_t i = 0; i < own->cnt; i++)
-		if (own->threads[i].tid == (pid_t)sample->tid)
+		if (thread_key(own->threads[i].pid, own->threads[i].tid) == key)
 			return;
-	own->threads[own->cnt++] = (struct asked){.pid = sample->pid, .tid = sample->tid};
+	place = map__find(&own->done, &key, sizeof(key), sizeof(key)) ? NULL : find_place(own);
+	if (place)
+		*place = (struct asked){.pid = sample->pid, .tid = sample->tid};
 }
 
 /* 0 or -errno. */
@@ -258,6 +289,7 @@ static void tend(struct session *s)
 
 static void free_state(struct session *s)
 {
+	map__free(&state_of(s)->done);
 	map__free(&state_of(s)->places);
 	free(state_of(s)->mounts);
 }

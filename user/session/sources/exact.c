@@ -49,6 +49,7 @@ static void configure(const struct session *s, struct stepflame_bpf *skel, enum 
 		return;
 	bpf_program__set_autoload(skel->progs.exact, false);
 	bpf_program__set_autoload(skel->progs.exact_exit, false);
+	bpf_program__set_autoload(skel->progs.exact_exec, false);
 	bpf_map__set_max_entries(skel->maps.exact_threads, 1);
 	bpf_map__set_max_entries(skel->maps.exact_free, 1);
 	bpf_map__set_max_entries(skel->maps.call_rows, 1);
@@ -448,9 +449,13 @@ static void end(struct session *s)
 		return;
 	tend(s);
 	err = guardian__restore_all(s->guardian);
-	if (err)
+	if (err) {
+		log__warn("stepflame restore",
+			  "--exact: a process still has what stepflame wrote into it, or may have (%s)",
+			  strerror(-err));
 		session__note(s, "exact calls: stepflame may not have undone what it wrote into the process (%s)",
 			      strerror(-err));
+	}
 	session__note(s, "exact calls: those of Python functions that began and ended in the window; calls of built-in "
 			 "functions are in "
 			 "the time of their callers");

@@ -211,24 +211,27 @@ static void emit_op_rows(struct session *s)
  * BPF emits a window when it ends. An open window is emitted as far as it has got, so that the file
  * has it too.
  */
+static void emit_op_window(struct session *s, const struct op_proc *p)
+{
+	struct rec_op_window rec = {.hdr = {.type = REC_OP_WINDOW, .size = sizeof(rec)}};
+
+	if (!p->open || !p->index)
+		return;
+	rec.pid = p->pid;
+	rec.index = p->index - 1;
+	rec.first_step = p->first_step;
+	/* With a schedule, the first boundary counted here opened the window. */
+	rec.steps = p->boundaries - p->first_step - (s->options.schedule[OP_ACTIVE] ? 1 : 0);
+	rec.start_ns = p->window_start_ns;
+	rec.end_ns = session__now_ns();
+	rec.cut = p->cut;
+	session__emit(s, &rec.hdr);
+}
+
 static void emit_windows(struct session *s)
 {
-	for (size_t slot = 0; slot < OP_PROCS_MAX; slot++) {
-		const struct op_proc *p = &ops__of(s)->procs[slot];
-		struct rec_op_window rec = {.hdr = {.type = REC_OP_WINDOW, .size = sizeof(rec)}};
-
-		if (!p->open || !p->index)
-			continue;
-		rec.pid = p->pid;
-		rec.index = p->index - 1;
-		rec.first_step = p->first_step;
-		/* With a schedule, the first boundary counted here opened the window. */
-		rec.steps = p->boundaries - p->first_step - (s->options.schedule[OP_ACTIVE] ? 1 : 0);
-		rec.start_ns = p->window_start_ns;
-		rec.end_ns = session__now_ns();
-		rec.cut = p->cut;
-		session__emit(s, &rec.hdr);
-	}
+	for (size_t slot = 0; slot < OP_PROCS_MAX; slot++)
+		emit_op_window(s, &ops__of(s)->procs[slot]);
 }
 
 static bool on_span(struct session *s, const struct rec_hdr *record)
@@ -505,6 +508,7 @@ static int add_op_probes(struct session *s, struct target *t, uint32_t slot)
 struct ops_target {
 	uint32_t slot; /* 1 + index in ops.procs and ops.targets; 0: not recorded */
 	bool searched; /* stepflame has searched for its operators */
+	uint64_t hits; /* of slots that it had before */
 };
 
 static struct ops_target *target_state(const struct target *t)
@@ -625,6 +629,22 @@ static int attach_operators(struct session *s, uint32_t slot)
 	return err;
 }
 
+/* Deletes what a map has of a slot, with which each of its keys begins. */
+static void forget_slot(const struct bpf_map *map, uint32_t slot)
+{
+	int fd = bpf_map__fd(map);
+	uint32_t key[4], next[4]; /* as long as each key */
+	bool more = !bpf_map_get_next_key(fd, NULL, next);
+
+	/* It begins again at a key that BPF has deleted meanwhile. */
+	for (uint32_t i = 2 * bpf_map__max_entries(map); i && more; i--) {
+		memcpy(key, next, sizeof(key));
+		more = !bpf_map_get_next_key(fd, key, next);
+		if (key[0] == slot)
+			bpf_map_delete_elem(fd, key);
+	}
+}
+
 static void release_op_target(const struct session *s, struct op_target *t)
 {
 	for (size_t i = 0; i < t->library_cnt; i++)
@@ -632,9 +652,23 @@ static void release_op_target(const struct session *s, struct op_target *t)
 			attacher__forget(&s->selftest.attacher, &t->libraries[i].lists[link]);
 			probe_list__release(&t->libraries[i].lists[link]);
 		}
-	t->library_cnt = 0;
-	t->refused = false;
-	t->target = NULL;
+	*t = (struct op_target){};
+}
+
+/* The slot is free for another process; the counts stay. Its probes are detached. */
+static void free_slot(struct session *s, struct target *t, uint32_t slot)
+{
+	struct op_proc *p = &ops__of(s)->procs[slot];
+
+	emit_op_window(s, p);
+	forget_slot(s->skel->maps.node_classes, slot);
+	forget_slot(s->skel->maps.handles, slot);
+	if (s->options.memory)
+		forget_slot(s->skel->maps.allocations, slot);
+	target_state(t)->hits += p->hits;
+	target_state(t)->slot = 0;
+	*p = (struct op_proc){};
+	release_op_target(s, &ops__of(s)->targets[slot]);
 }
 
 static void free_ops(struct session *s)
@@ -672,14 +706,14 @@ static void free_file(void *state)
 static int find_free_slot(const struct ops *ops)
 {
 	for (int slot = 0; slot < OP_PROCS_MAX; slot++)
-		if (!ops->targets[slot].target && !ops->procs[slot].pid)
+		if (!ops->targets[slot].target)
 			return slot;
 	return -ENOSPC;
 }
 
 /*
  * Finds the operators of a process with torch, and attaches their probes unless the first window of
- * the schedule is far. Prints a failure; the rest of the recording goes on.
+ * the schedule is far. 0 or -errno.
  */
 static int add_op_target(struct session *s, struct target *t)
 {
@@ -691,10 +725,7 @@ static int add_op_target(struct session *s, struct target *t)
 	ops__of(s)->targets[slot].target = t;
 	err = add_op_probes(s, t, slot);
 	if (err) {
-		const char *fix = "report this version of torch", *why = mapped_file__explain(err, &fix);
-
-		log__error(fix, "cannot probe the operators of process %u: %s", command.pid, why ?: strerror(-err));
-		release_op_target(s, &ops__of(s)->targets[slot]);
+		free_slot(s, t, slot);
 		return err;
 	}
 	target_state(t)->slot = slot + 1;
@@ -705,9 +736,29 @@ static int add_op_target(struct session *s, struct target *t)
 	 * The first window may begin with the first step: attach the probes before the recording
 	 * starts.
 	 */
-	return s->options.schedule[OP_SKIP_FIRST] + s->options.schedule[OP_WAIT] <= ATTACH_AHEAD_STEPS
-		       ? attach_operators(s, slot)
-		       : 0;
+	if (s->options.schedule[OP_SKIP_FIRST] + s->options.schedule[OP_WAIT] <= ATTACH_AHEAD_STEPS)
+		err = attach_operators(s, slot);
+	if (err) {
+		command.op_slot = 0;
+		programs__command(s->skel, &command);
+		free_slot(s, t, slot);
+	}
+	return err;
+}
+
+static const char *explain_operators(int err, const char **fix)
+{
+	if (err != -ENOSPC && err != -E2BIG)
+		return mapped_file__explain(err, fix) ?: strerror(-err);
+	*fix = "record fewer processes with their operators";
+	return "those of too many processes, or libraries, are recorded already";
+}
+
+static void note_refused(struct session *s, const struct target *t, int err)
+{
+	const char *fix;
+
+	session__note(s, "cannot probe the operators of process %d: %s", t->process.pid, explain_operators(err, &fix));
 }
 
 /* Without a schedule, operators count from here on. */
@@ -724,14 +775,22 @@ static int open_target(struct session *s, struct target *t)
 	return 0;
 }
 
+/* A process whose operators cannot be probed is recorded without them. */
 static int looked_at(struct session *s, struct target *t)
 {
+	const char *fix = "report this version of torch", *why;
 	int err;
 
 	if (!s->options.ops || target_state(t)->searched || t->role != ROLE_MAIN || !t->torch_file)
 		return 0;
 	target_state(t)->searched = true;
 	err = add_op_target(s, t);
+	if (err && err != -ESRCH) {
+		why = explain_operators(err, &fix);
+		log__error(fix, "cannot probe the operators of process %d: %s", t->process.pid, why);
+		note_refused(s, t, err);
+		err = 0;
+	}
 	return err ?: t->open ? open_target(s, t) : 0;
 }
 
@@ -743,13 +802,13 @@ static void remove_op_target(struct session *s, struct target *t)
 	if (!slot)
 		return;
 	detach_operators(s, slot - 1);
-	release_op_target(s, &ops__of(s)->targets[slot - 1]);
+	free_slot(s, t, slot - 1);
 }
 
 static void on_exec(struct session *s, struct target *t)
 {
 	remove_op_target(s, t);
-	*target_state(t) = (struct ops_target){};
+	target_state(t)->searched = false;
 }
 
 /*
@@ -777,14 +836,12 @@ static void attach_once(struct session *s, uint32_t slot)
 {
 	struct op_target *t = &ops__of(s)->targets[slot];
 	int err = t->refused ? 0 : attach_operators(s, slot);
-	const char *fix;
 
 	if (!err)
 		return;
 	t->refused = true;
 	if (err != -ESRCH)
-		session__note(s, "cannot probe the operators of process %d: %s", t->target->process.pid,
-			      mapped_file__explain(err, &fix) ?: strerror(-err));
+		note_refused(s, t->target, err);
 }
 
 static void follow_schedule(struct session *s, uint32_t slot)
@@ -888,7 +945,7 @@ static uint64_t hits(const struct session *s, const struct target *t)
 {
 	const struct op_proc *p = op_proc_of(s, t);
 
-	return p ? p->hits : 0;
+	return target_state(t)->hits + (p ? p->hits : 0);
 }
 
 static enum source_windows windows(const struct session *s, const struct target *t)
@@ -897,6 +954,8 @@ static enum source_windows windows(const struct session *s, const struct target 
 
 	if (!s->options.ops)
 		return WINDOWS_NONE;
+	if (!p && target_state(t)->searched) /* they were refused */
+		return s->options.schedule[OP_REPEAT] ? WINDOWS_PASSED : WINDOWS_AHEAD;
 	return p && s->options.schedule[OP_REPEAT] && !p->open && p->boundaries &&
 			       steps_ahead(s->options.schedule, p->boundaries) == UINT64_MAX
 		       ? WINDOWS_PASSED
@@ -936,4 +995,5 @@ const struct source source_ops = {
 	.on_fork = on_fork,
 	.on_exec = on_exec,
 	.on_exit = remove_op_target,
+	.forget = remove_op_target,
 };

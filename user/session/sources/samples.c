@@ -23,6 +23,7 @@
 #include "user/lib/capabilities.h"
 #include "user/lib/log.h"
 #include "user/lib/map.h"
+#include "user/proc/proc.h"
 #include "user/proc/symbols.h"
 #include "user/proc/task.h"
 #include "user/runtime/python/pyframes.h"
@@ -49,6 +50,10 @@ struct waiting {
 #define PERIOD_CHANGE_NS      90000000
 #define PERIOD_CHANGE_SAMPLES 9
 
+/* How often to look which CPUs are online; bytes of that list. */
+#define CPUS_LOOK_NS  3000000000ull
+#define CPUS_TEXT_MAX 65536
+
 /* Session state. */
 struct samples {
 	struct intern codes;        /* ids of the functions that were emitted */
@@ -64,6 +69,8 @@ struct sampler {
 	uint64_t periods_set_ns;
 	unsigned int seed;
 	int cpus;                     /* possible CPUs */
+	char *online;                 /* those that are, as the kernel says it; owned; NULL: not known */
+	uint64_t cpus_seen_ns;        /* at the last look, which was then */
 	struct timer_period *periods; /* by CPU; a copy of the map timer_periods */
 	size_t timer_cnt;
 	struct timer {
@@ -180,6 +187,16 @@ static uint64_t emit_stack(struct session *s, pid_t pid, const struct py_stack *
 	return hash;
 }
 
+static void waiting__forget(struct waiting *waiting, pid_t pid)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < waiting->cnt; i++)
+		if (waiting->threads[i].pid != pid)
+			waiting->threads[kept++] = waiting->threads[i];
+	waiting->cnt = kept;
+}
+
 /* Reads the stack of a thread, and keeps it if the thread was waiting all the time. */
 static int read_waiting_thread(struct session *s, struct waiting *waiting, const struct target *t, pid_t tid,
 			       struct py_thread *states, int cnt)
@@ -204,12 +221,6 @@ static int read_waiting_thread(struct session *s, struct waiting *waiting, const
 	py_stack__release(&stack);
 	if (!seen.stack)
 		return 0;
-	for (size_t i = 0; i < waiting->cnt; i++) {
-		if (waiting->threads[i].pid == seen.pid && waiting->threads[i].tid == tid) {
-			waiting->threads[i] = seen;
-			return 0;
-		}
-	}
 	more = reallocarray(waiting->threads, waiting->cnt + 1, sizeof(*more));
 	if (!more)
 		return -ENOMEM;
@@ -219,10 +230,11 @@ static int read_waiting_thread(struct session *s, struct waiting *waiting, const
 }
 
 /*
- * Reads the stacks of all waiting threads of the targets and hands them to the sink. Its time is
- * limited: in a job with a thousand such threads it reads only some. 0 or -errno of the sink.
+ * Reads the stacks of all waiting threads of the targets (group: of these; NULL: of all) and hands them to the sink. It forgets those
+ * that it saw earlier: a wait that goes on is seen again. Its time is limited: in a job with a thousand
+ * such threads it reads only some. 0 or -errno of the sink.
  */
-static int waiting__read(struct session *s, struct waiting *waiting)
+static int waiting__read(struct session *s, struct waiting *waiting, const uint32_t *group)
 {
 	uint64_t end_ns = session__now_ns() + READING_NS;
 	int err = 0;
@@ -231,9 +243,13 @@ static int waiting__read(struct session *s, struct waiting *waiting)
 		const struct target *t = s->targets[i];
 		struct py_thread *states = NULL;
 		pid_t *tids = NULL;
-		int state_cnt = t->has_python ? py_thread__list_still(t->process.pid, &t->python, &states) : 0;
-		int cnt = state_cnt > 0 ? task__list(t->process.pid, &tids) : 0;
+		int state_cnt, cnt;
 
+		if (group && t->group != *group)
+			continue;
+		state_cnt = t->has_python ? py_thread__list_still(t->process.pid, &t->python, &states) : 0;
+		cnt = state_cnt > 0 ? task__list(t->process.pid, &tids) : 0;
+		waiting__forget(waiting, t->process.pid);
 		for (int k = 0; k < cnt && !err && session__now_ns() < end_ns; k++)
 			err = read_waiting_thread(s, waiting, t, tids[k], states, state_cnt);
 		free(states);
@@ -313,6 +329,62 @@ static int update_timer_periods(struct session *s)
 				    state_of(s)->sampler->cpus * sizeof(*state_of(s)->sampler->periods), BPF_ANY);
 }
 
+static void timer__stop(struct sampler *sampler, int cpu)
+{
+	for (size_t i = 0; i < sampler->timer_cnt; i++) {
+		if (sampler->timers[i].cpu != cpu)
+			continue;
+		bpf_link__destroy(sampler->timers[i].link);
+		sampler->timers[i] = sampler->timers[--sampler->timer_cnt];
+		return;
+	}
+}
+
+/* Is it in a list of the kernel, as "0-3,8"? */
+static bool is_listed(const char *list, int cpu)
+{
+	int first, last, read;
+
+	for (; sscanf(list, "%d%n", &first, &read) == 1; list += *list == ',') {
+		list += read;
+		last = first;
+		if (sscanf(list, "-%d%n", &last, &read) == 1)
+			list += read;
+		if (cpu >= first && cpu <= last)
+			return true;
+	}
+	return false;
+}
+
+/* A timer ends when its CPU goes offline, and does not begin again with the CPU. */
+static void look_at_cpus(struct session *s, uint64_t now)
+{
+	struct sampler *sampler = state_of(s)->sampler;
+	char *before = sampler->online;
+	size_t size, came = 0;
+
+	if (before && now - sampler->cpus_seen_ns < CPUS_LOOK_NS)
+		return;
+	sampler->cpus_seen_ns = now;
+	if (proc__slurp_path("/sys/devices/system/cpu/online", CPUS_TEXT_MAX, &sampler->online, &size)) {
+		sampler->online = before;
+		return;
+	}
+	for (int cpu = 0; before && strcmp(before, sampler->online) != 0 && cpu < sampler->cpus; cpu++) {
+		if (is_listed(before, cpu) || !is_listed(sampler->online, cpu))
+			continue;
+		timer__stop(sampler, cpu);
+		sampler->periods[cpu] = (struct timer_period){now, 1000000000 / s->options.frequency, 0};
+		came += !timer__start(s, cpu);
+	}
+	free(before);
+	if (!came)
+		return;
+	update_timer_periods(s);
+	session__note(s, "%zu processors came online, which had no timer for up to %llu s: samples may be missing",
+		      came, CPUS_LOOK_NS / 1000000000);
+}
+
 /* Starts one timer per CPU. */
 static int start(struct session *s)
 {
@@ -335,6 +407,7 @@ static int start(struct session *s)
 		return -ENOMEM;
 	for (int cpu = 0; cpu < cpus; cpu++)
 		state_of(s)->sampler->periods[cpu].period_ns = 1000000000 / s->options.frequency;
+	look_at_cpus(s, state_of(s)->sampler->periods_set_ns);
 	err = update_timer_periods(s);
 	for (int cpu = 0; cpu < cpus && !err; cpu++)
 		err = timer__start(s, cpu);
@@ -362,6 +435,7 @@ static void tend(struct session *s)
 
 	if (!state_of(s)->sampler)
 		return;
+	look_at_cpus(s, now);
 	elapsed_ns = now - state_of(s)->sampler->periods_set_ns;
 	if (elapsed_ns < PERIOD_CHANGE_NS || elapsed_ns < PERIOD_CHANGE_SAMPLES * 1000000000ULL / s->options.frequency)
 		return;
@@ -387,13 +461,18 @@ static int visit_threads(struct session *s, enum thread_visit visit)
 }
 
 /* Makes waits in progress begin now, and reads their stacks. */
-static int open_windows(struct session *s)
+static int open_windows_of(struct session *s, const uint32_t *group)
 {
 	int err = visit_threads(s, VISIT_OPEN);
 
 	if (state_of(s)->sampler && !err)
-		err = waiting__read(s, &state_of(s)->sampler->waiting);
+		err = waiting__read(s, &state_of(s)->sampler->waiting, group);
 	return err;
+}
+
+static int open_windows(struct session *s)
+{
+	return open_windows_of(s, NULL);
 }
 
 static void cut(struct session *s)
@@ -405,21 +484,23 @@ static void cut(struct session *s)
 static void close_windows(struct session *s)
 {
 	if (state_of(s)->sampler && bpf_program__autoload(s->skel->progs.sample_switch_later))
-		waiting__read(s, &state_of(s)->sampler->waiting);
+		waiting__read(s, &state_of(s)->sampler->waiting, NULL);
 	visit_threads(s, VISIT_CLOSE);
 }
 
 /* Waits in progress end with the window of their process. */
-static void rest(struct session *s)
+static void rest(struct session *s, uint32_t group)
 {
-	if (state_of(s)->sampler && bpf_program__autoload(s->skel->progs.sample_switch_later))
-		waiting__read(s, &state_of(s)->sampler->waiting);
+	if (state_of(s)->sampler && bpf_program__autoload(s->skel->progs.sample_switch_later)) {
+		session__read_ring(s); /* waits that have ended since then need what was seen before */
+		waiting__read(s, &state_of(s)->sampler->waiting, &group);
+	}
 	visit_threads(s, VISIT_REST);
 }
 
-static void wake(struct session *s)
+static void wake(struct session *s, uint32_t group)
 {
-	open_windows(s);
+	open_windows_of(s, &group);
 }
 
 static void stop_timers(struct session *s)
@@ -456,6 +537,7 @@ static void free_sampler(struct session *s)
 		symbols__free(own->sampler->symbols);
 		waiting__free(&own->sampler->waiting);
 		free(own->sampler->periods);
+		free(own->sampler->online);
 	}
 	free(own->sampler);
 	intern__free(&own->codes);
@@ -546,8 +628,10 @@ static bool on_sample(struct session *s, const struct rec_hdr *record)
 
 static void forget_process(struct session *s, struct target *t)
 {
-	if (state_of(s)->sampler)
-		symbols__forget(state_of(s)->sampler->symbols, t->process.pid);
+	if (!state_of(s)->sampler)
+		return;
+	symbols__forget(state_of(s)->sampler->symbols, t->process.pid);
+	waiting__forget(&state_of(s)->sampler->waiting, t->process.pid);
 }
 
 static void count(const struct session *s, uint64_t counters[CNT__COUNT])
