@@ -22,7 +22,7 @@ static void print_help(FILE *out)
 	fputs("\n  --help     this, as -h does\n"
 	      "  --version  the version\n\n"
 	      "`stepflame help COMMAND` explains a command, as `stepflame COMMAND --help` does.\n"
-	      "`stepflame fleet`, which says what holds up jobs of many hosts, is in the Python package.\n",
+	      "`stepflame fleet`, in the Python package, says what holds up jobs of many hosts.\n",
 	      out);
 }
 

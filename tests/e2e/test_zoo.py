@@ -44,7 +44,8 @@ STEP = 0.01
 FOUND = {
     "verdict": {"class": "input-bound"},
     "straggler": None,
-    "all": {"total_s": 2.0},
+    "all": {"total_s": 2.0, "phases": [{"name": "data", "waits": {"run_queue": 0.4}}]},
+    "window": {"seconds": 2.0},
     "causes": [{"cause": "sleep", "phase": "data", "over_s": 1.0, "rhythm": {"shortest": 10, "longest": 10}, "where": [{"name": "Slow.item"}]}],
 }
 CASES = [
@@ -71,7 +72,7 @@ CASES = [
     ("abstained", {"steps": 0}),
     ("wrong", {"class": "CPU-starved"}),
     ("right", {"class": "CPU-starved", "delayed": 0.2}),
-    ("wrong", {"straggler": {"rank": 0}}),
+    ("wrong", {"straggler": {"rank": 0, "pid": 1}}),
     ("right", {"place": "slow.py:20 Slow.item", "in": "Slow.item"}),
     ("wrong", {"place": "slow.py:20 Slow.items", "in": "Slow.item"}),
     ("abstained", {"in": "Slow.item"}),
@@ -79,6 +80,9 @@ CASES = [
     ("wrong", {"says": "its own limit"}),
     ("right", {"never": "its own limit"}),
     ("wrong", {"never": "getting data"}),
+    ("right", {"advice": "num_workers"}),
+    ("abstained", {"advice": "batches"}),
+    ("wrong", {"no_advice": "num_workers"}),
     ("right", {"told": "/data (nfs4)"}),
     ("abstained", {"told": "/home (nfs4)"}),
     ("right", {"quota": [120, 60], "throttled": (100, 49)}),
@@ -99,15 +103,16 @@ def test_judge(judge, verdict, change):
     group = dict(FOUND["causes"][0], **{key: change[key] for key in ("cause", "over_s", "rhythm") if key in change})
     group["where"] = [{"name": change.get("name", "Slow.item")}]
     told = {"class": change.get("class", "input-bound"), "place": change.get("place"), "why": "40 % goes into getting data"}
-    told["evidence"] = ["/data (nfs4): 1 s to open, look up or list files"]
+    told.update(evidence=["/data (nfs4): 1 s to open, look up or list files"], next=["set num_workers in the DataLoader"])
     periods, used_up = change.get("throttled", (0, 0))
     throttled = {"periods": periods, "throttled_periods": used_up} if periods else None
     found = dict(FOUND, resources=[{"limits": None}, {"limits": {"throttled": throttled}}], steps=steps, causes=[group], verdict=told, straggler=change.get("straggler"))
     slow = table.slow("sleep", "Slow.item", change.get("slow_every", 10)) if change.get("slow", True) else None
     place = frozenset({change["in"]}) if "in" in change else None
-    words = {key: change[key] for key in ("says", "never", "told") if key in change}
+    words = {key: change[key] for key in ("says", "never", "told", "advice", "no_advice") if key in change}
     case = table.Case("any", table.Expect(frozenset({"input-bound"}), slow, place=place, **words), python=change.get("python", "3.11"))
     # recording began somewhat before it was said to
     ends = [1000 + 0.1 + change.get("clock", 0) + i * STEP for i in range(-500, 700)]
     truth = judge.Truth(ends, 1000.05, change.get("delayed", 0), change.get("quota"))
-    assert judge.judge(found, case, truth)[0] == verdict, judge.judge(found, case, truth)
+    judged = judge.judge(found, case, truth, judge.Texts("", {}))
+    assert judged[0] == verdict, judged
