@@ -178,13 +178,19 @@ static __always_inline bool step__is_by(struct proc *proc, u32 rule, bool holds)
 	return proc->window != WINDOW_WAITING;
 }
 
+/* Do steps end by a better rule, as far as is known? */
+static __always_inline bool step__has_better(const struct proc *proc, u32 rule)
+{
+	return (step_at[0] && rule != STEP_USER) || (proc->steps.rule && proc->steps.rule < rule);
+}
+
 /* A step ends and the next begins, at t->now_ns. */
 __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pid, u32 rule)
 {
 	u64 index;
 	bool holds;
 
-	if (!t || !proc || (step_at[0] && rule != STEP_USER) || (proc->steps.rule && proc->steps.rule < rule))
+	if (!t || !proc || step__has_better(proc, rule))
 		return 0;
 	holds = step__holds(proc, rule);
 	if (!step__is_by(proc, rule, holds))
@@ -354,13 +360,13 @@ static __always_inline void step__optimizer(struct thread *t, struct proc *proc,
 		t->repeats = true;
 	else if (is_first)
 		t->repeats = false;
+	if (t->repeats && proc->steps.rule == STEP_LOADER_OPTIMIZER)
+		proc->steps.rule = 0;
 	if (is_first && !t->repeats) {
 		step__boundary(t, proc, pid, STEP_LOADER_OPTIMIZER);
-	} else if ((proc->steps.rule != STEP_LOADER_OPTIMIZER || t->repeats) && name == proc->steps.optimizer &&
+	} else if (!step__has_better(proc, STEP_OPTIMIZER) && name == proc->steps.optimizer &&
 		   t->backward != BACKWARD_EVER) {
 		t->backward &= ~BACKWARD_NEW;
-		if (proc->steps.rule == STEP_LOADER_OPTIMIZER)
-			proc->steps.rule = 0;
 		if (update__ends_step(t, proc))
 			step__boundary(t, proc, pid, STEP_OPTIMIZER);
 	}
