@@ -65,7 +65,8 @@ static int refuse_name(const char *name)
 	if (option)
 		similar__try(&similar, "--version");
 	if (!strcmp(name, "fleet")) {
-		log__error("pip install 'stepflame[fleet]', and run python3 -m stepflame.fleet",
+		log__error("install stepflame's wheel with its extra [fleet] (docs/install.md), and run python3 -m "
+			   "stepflame.fleet",
 			   "fleet is in the Python package, which this program is not part of");
 	} else if (similar.best) {
 		log__error("`stepflame --help` lists the commands", "there is no %s '%s'; did you mean '%s'?", kind,

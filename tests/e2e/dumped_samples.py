@@ -92,7 +92,7 @@ def functions(file):
     try:
         return source_functions.functions(file)
     except SyntaxError:
-        command = [pythons.NEWEST, source_functions.__file__, file]
+        command = [[*pythons.SUPPORTED.values()][-1], source_functions.__file__, file]
         return ast.literal_eval(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "user/python"), str(ROOT / "tools"), str(Path(__file__).parent)]
 
 for module in ("pyarrow", "duckdb", "numpy"):
-    pytest.importorskip(module, reason="stepflame fleet needs %s: pip install 'stepflame[fleet]'" % module)
+    pytest.importorskip(module, reason="stepflame fleet needs %s" % module)
 
 import generated  # noqa: E402
 

@@ -85,4 +85,4 @@ def test_fleet_needs_packages():
         pytest.skip("no stepflame.fleet")
     said = python("-S", "-c", "import sys; sys.path.insert(0, %r); sys.argv = ['stepflame', 'fleet', 'hosts']; import stepflame; stepflame.main()" % str(PACKAGE), PYTHONPATH="")
     assert said.returncode == 1 and said.stderr.startswith("stepflame: error: stepflame fleet needs pyarrow, which this Python (")
-    assert said.stderr.endswith("\n  fix: pip install 'stepflame[fleet]'\n")
+    assert said.stderr.endswith("\n  fix: pip install pyarrow duckdb numpy\n")

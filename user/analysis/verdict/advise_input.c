@@ -261,6 +261,18 @@ static void advise_workers(struct judge *j, bool validation)
 	workers__free(workers);
 }
 
+void verdict__advise_evaluation(struct judge *j)
+{
+	struct workers *workers = workers__new(j->job, j->steps);
+	const struct loader *loader = workers ? find_loader(j, workers, true) : NULL;
+
+	if (!workers)
+		j->err = -ENOMEM;
+	if (loader && loader->advice == LOADER_RESTARTS)
+		say_restarts(j, loader);
+	workers__free(workers);
+}
+
 /* ---- together ---- */
 
 const char verdict__far_files[] = "fewer, larger files (an archive, shards), names that are looked up once, or a "

@@ -100,5 +100,7 @@ bool verdict__starts_workers(struct judge *j, const struct blame_group *group);
 extern const char verdict__far_files[];
 /* Adds what to try where getting data limits the steps. */
 void verdict__advise_input(struct judge *j);
+/* Adds what to try for a verdict of validation, if workers of a DataLoader start anew for each. */
+void verdict__advise_evaluation(struct judge *j);
 
 #endif

@@ -563,12 +563,15 @@ static void advise(struct judge *j)
 	if (of_extra) {
 		verdict__say(j, &j->verdict->next, "%s", of_extra);
 		verdict__say(j, &j->verdict->next, "or do it less often; stepflame flame shows what it does");
-	} else if (j->verdict->class == VERDICT_INPUT)
+	} else if (j->verdict->class == VERDICT_INPUT) {
 		verdict__advise_input(j);
-	else if (j->verdict->class == VERDICT_PYTHON)
+	} else if (j->verdict->class == VERDICT_PYTHON) {
 		advise_python(j);
-	else if (text && !j->verdict->next.cnt)
+	} else if (text && !j->verdict->next.cnt) {
+		if (j->verdict->class == VERDICT_VALIDATION)
+			verdict__advise_evaluation(j);
 		verdict__say(j, &j->verdict->next, "%s", text);
+	}
 	if (j->verdict->class == VERDICT_STARVED && j->cpus.holder == CPU_HELD_OTHERS &&
 	    cpu_ran__is_known(&j->cpus.ran) && cpu_ran__own_share(&j->cpus.ran) >= A_QUARTER)
 		verdict__say(j, &j->verdict->next, "%s", fewer_advice[cpu_ran__most_of_own(&j->cpus.ran)]);

@@ -12,4 +12,4 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("stepflame"):
             raise
-        sys.exit("stepflame: error: stepflame fleet needs %s, which this Python (%s) has not\n  fix: pip install 'stepflame[fleet]'" % (error.name, sys.executable))
+        sys.exit("stepflame: error: stepflame fleet needs %s, which this Python (%s) has not\n  fix: pip install pyarrow duckdb numpy" % (error.name, sys.executable))

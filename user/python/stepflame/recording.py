@@ -60,7 +60,7 @@ class Recording:
 
     def _export(self) -> Dict[str, "pyarrow.Table"]:
         """Of all tables. Memory is mapped, so that the files may go at once, and a table takes memory only where it is read."""
-        pyarrow, tables = needed("pyarrow", "'stepflame[tables]'"), {}
+        pyarrow, tables = needed("pyarrow"), {}
         with tempfile.TemporaryDirectory(prefix="stepflame-") as folder:
             self._read("export", "-f", "arrow", "-o", folder)
             for name in TABLES:
@@ -119,11 +119,11 @@ class Recording:
 TABLES = tuple(name for name, value in vars(Recording).items() if isinstance(value, Table))
 
 
-def needed(name: str, package: str = "") -> Any:
+def needed(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise StepflameError("this needs %s, which this Python (%s) has not" % (name, sys.executable), "pip install %s" % (package or name)) from None
+        raise StepflameError("this needs %s, which this Python (%s) has not" % (name, sys.executable), "pip install " + name) from None
 
 
 def load(path: PATH) -> Recording:

@@ -145,7 +145,7 @@ class DuckDB:
         try:
             import duckdb
         except ImportError:
-            raise StepflameError("%s has no duckdb, which answers the questions" % sys.executable, "pip install 'stepflame[fleet]', or --engine spark") from None
+            raise StepflameError("%s has no duckdb, which answers the questions" % sys.executable, "pip install duckdb, or --engine spark") from None
         self.asks: Fleet | None = None
         self.errors: tuple[type[Exception], ...] = (duckdb.Error,)
         self.of_the_query = (duckdb.ParserException, duckdb.CatalogException)
