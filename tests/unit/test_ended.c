@@ -219,6 +219,7 @@ static int finish(void **state)
 		target__free(session->targets[i]);
 	map__free(&session->ended_pids);
 	free(session->targets);
+	free(session->note_kinds.items);
 	free(session);
 	return 0;
 }
