@@ -495,9 +495,9 @@ enum handover samples__hands_over(const struct samples *samples, uint32_t stack)
 	return ((const uint8_t *)samples->handovers.items)[stack];
 }
 
-bool samples__runs_backward(const struct samples *samples, uint32_t stack)
+bool samples__runs_backward(const struct samples *samples, const struct sample *sample)
 {
-	return ((const bool *)samples->engines.items)[stack];
+	return sample->cause == CAUSE_THREAD_WAIT && ((const bool *)samples->engines.items)[sample->stack];
 }
 
 bool samples__awaits_gpu(const struct samples *samples, uint32_t path)

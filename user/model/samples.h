@@ -103,7 +103,7 @@ struct samples {
 	struct map awaited;      /* struct awaited_place, see samples.c */
 	struct array loaders;    /* bool by stack: whether the stack waits for a DataLoader */
 	struct array handovers;  /* uint8_t by stack: see samples__hands_over */
-	struct array engines;    /* bool by stack: see samples__runs_backward */
+	struct array engines;    /* bool by stack: whether it calls autograd's engine */
 	struct array far_files;  /* uint64_t by stack: see samples__far_files; FAR_MANY: more than one */
 	struct array causes;     /* uint8_t by path: the enum sample_cause of waits in the path, or CAUSE_NONE */
 };
@@ -137,10 +137,10 @@ struct sample samples__get(const struct samples *samples, size_t index);
 enum handover { HANDOVER_NONE, HANDOVER_PERHAPS, HANDOVER_CERTAIN };
 enum handover samples__hands_over(const struct samples *samples, uint32_t stack);
 /*
- * Whether the innermost function of a stack calls autograd's engine. It runs nodes for a GPU on a thread of its own (one for
- * each device), and parts of operators on threads of OpenMP: the caller waits for them, and what they do is the backward.
+ * Whether a wait is for autograd's engine, whose call the innermost function is. The engine runs nodes for a GPU on a thread of its
+ * own (one for each device), and parts of operators on threads of OpenMP: what these do on a CPU is the backward.
  */
-bool samples__runs_backward(const struct samples *samples, uint32_t stack);
+bool samples__runs_backward(const struct samples *samples, const struct sample *sample);
 /* Whether a thread in a path waits for a GPU. CUDA lets it spin, unless it is told otherwise: then its samples are on the CPU. */
 bool samples__awaits_gpu(const struct samples *samples, uint32_t path);
 /* The file system that the innermost function of a stack asks: REC_NAME id; 0: none, or more than one. */

@@ -846,7 +846,7 @@ static int count_class(struct blame_builder *b, const struct sample *sample, enu
 	return 0;
 }
 
-/* Whether the steps' thread waits at that time for autograd's engine, which some other thread runs. Sets *phase. */
+/* Whether the steps' thread waits at that time for autograd's engine. Sets *phase. */
 static bool awaits_engine(const struct blame_builder *b, const struct by_thread *by_thread, uint64_t time_ns,
 			  enum phase *phase)
 {
@@ -857,32 +857,21 @@ static bool awaits_engine(const struct blame_builder *b, const struct by_thread 
 		return false;
 	wait = by_thread__get(by_thread, b->track->thread, next);
 	*phase = step_track__phase(b->track, b->steps, &wait);
-	return wait.cause == CAUSE_THREAD_WAIT && samples__runs_backward(b->samples, wait.stack) &&
-	       wait.time_ns - wait.weight_ns <= time_ns;
+	return samples__runs_backward(b->samples, &wait) && wait.time_ns - wait.weight_ns <= time_ns;
 }
 
-/* What runs on the threads that the steps' thread waits for in autograd's engine is the steps' work, too. */
-static int count_engine(struct blame_builder *b)
+/* Counts the samples of threads that run autograd's engine while the steps' thread waits for it. */
+static int count_threads(struct blame_builder *b, const bool *is_engine)
 {
 	struct by_thread by_thread = {0};
-	bool *is_engine = calloc(samples__thread_end(b->samples) + 1, sizeof(*is_engine));
-	int err = is_engine ? by_thread__new(b->samples, &by_thread) : -ENOMEM;
-	size_t cnt = b->track->thread && !err ? by_thread__cnt(&by_thread, b->track->thread) : 0;
+	int err = by_thread__new(b->samples, &by_thread);
 
-	for (size_t i = 0; i < cnt; i++) {
-		size_t index = by_thread__index(&by_thread, b->track->thread, i);
-		struct sample sample = samples__get(b->samples, index);
-
-		if (sample.cause == CAUSE_THREAD_WAIT && samples__runs_backward(b->samples, sample.stack))
-			is_engine[samples__waker_of(b->samples, index)] = true;
-	}
-	for (size_t i = 0; cnt && !err && i < samples__cnt(b->samples); i++) {
-		uint32_t thread = samples__thread_of(b->samples, i);
+	for (size_t i = 0; i < samples__cnt(b->samples) && !err; i++) {
 		struct sample sample;
 		enum phase phase;
 		long step;
 
-		if (!is_engine[thread] || thread == b->track->thread)
+		if (!is_engine[samples__thread_of(b->samples, i)])
 			continue;
 		sample = samples__get(b->samples, i);
 		step = step_track__at(b->track, sample.time_ns);
@@ -890,6 +879,28 @@ static int count_engine(struct blame_builder *b)
 			err = count_class(b, &sample, phase, blame_builder__slow_at(b, step), NULL);
 	}
 	by_thread__release(&by_thread);
+	return err;
+}
+
+/* What runs on the threads that the steps' thread waits for in autograd's engine is the steps' work, too. */
+static int count_engine(struct blame_builder *b)
+{
+	bool *is_engine = calloc(samples__thread_end(b->samples) + 1, sizeof(*is_engine)), found = false;
+	int err = is_engine ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && b->track->thread && i < samples__cnt(b->samples); i++) {
+		struct sample sample;
+		uint32_t waker;
+
+		if (samples__thread_of(b->samples, i) != b->track->thread)
+			continue;
+		sample = samples__get(b->samples, i);
+		waker = samples__runs_backward(b->samples, &sample) ? samples__waker_of(b->samples, i) : 0;
+		if (!waker || waker == b->track->thread)
+			continue;
+		is_engine[waker] = found = true;
+	}
+	err = found ? count_threads(b, is_engine) : err;
 	free(is_engine);
 	return err;
 }

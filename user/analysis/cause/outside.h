@@ -24,8 +24,8 @@ struct outside_part {
 	unsigned int cause;     /* that has most of the sampled time; CAUSE_NONE: the thread ran, or has no sample */
 	struct hotspot hotspot; /* the line that has half of the sampled time; .ns 0: no such line */
 	enum outside_work work; /* behind the last step only */
-	uint64_t
-		still_ns; /* since a label, an action or the like last began or ended, up to the end; without one: ns */
+	/* Behind the last step, since a label, an action or the like last began or ended; without one: ns. */
+	uint64_t still_ns;
 	uint64_t longest_ns; /* without one before that */
 };
 

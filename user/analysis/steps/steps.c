@@ -4,8 +4,8 @@
  * waits are those of its thread that ended in it, each in the phase of its spans; the rest of a
  * phase is time on the CPU: also what autograd's engine does on threads of its own in backward, for
  * which the thread waits, and less the share of samples in which the thread spins until a GPU is
- * ready. If the records claim more time than the step has, misfit_ns counts the
- * excess, so that the parts always add up to the step.
+ * ready. If the records claim more time than the step has, misfit_ns counts the excess, so that the
+ * parts always add up to the step.
  */
 #include "user/analysis/steps/steps.h"
 
@@ -300,11 +300,6 @@ static void move_spins(struct step_split *split, const double spins[PHASE__COUNT
 	}
 }
 
-static bool is_for_engine(const struct samples *samples, const struct sample *sample)
-{
-	return sample->cause == CAUSE_THREAD_WAIT && samples__runs_backward(samples, sample->stack);
-}
-
 static int make_parts(struct steps *steps, struct step_track *track, const struct by_thread *by_thread,
 		      struct array *parts, const struct in_front *front)
 {
@@ -327,7 +322,7 @@ static int make_parts(struct steps *steps, struct step_track *track, const struc
 				break;
 			if (sample.time_ns >= all[i].start_ns)
 				add_wait(steps, track, &all[i], &split, &sample,
-					 is_for_engine(by_thread->samples, &sample));
+					 samples__runs_backward(by_thread->samples, &sample));
 		}
 		if (front->phases)
 			move_cpu(track, &all[i], &split, front->cpu);

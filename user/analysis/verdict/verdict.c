@@ -517,8 +517,7 @@ static const char *find_advice(const struct judge *j)
 			       ? "the GPU is the limit: mixed precision, fewer or fused kernels (torch.compile), or a "
 				 "faster GPU; stepflame record --gpu auto, then report --gpu, says which kernels"
 			       : "the GPU is the limit: stepflame report --gpu says which kernels; use mixed "
-				 "precision, "
-				 "or a faster GPU";
+				 "precision, or a faster GPU";
 	if (j->verdict->cause == CAUSE_PAUSED)
 		return "find out who pauses it: the scheduler of the cluster (cgroup.freeze), a kill -STOP, a debugger "
 		       "(TracerPid in /proc/PID/status), a suspended machine";
