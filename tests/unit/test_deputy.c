@@ -34,6 +34,15 @@ static int never_return(const void *in, struct deputy_out *out)
 	return 0;
 }
 
+static int spin(const void *in, struct deputy_out *out)
+{
+	(void)in;
+	(void)out;
+	for (volatile bool always = true; always;)
+		;
+	return 0;
+}
+
 static int hand_null(const void *in, struct deputy_out *out)
 {
 	(void)out;
@@ -73,12 +82,51 @@ static void test_silent(void **state)
 	assert_true(deputy__gave_up(getppid()));
 	assert_int_equal(deputy__run(getppid(), never_return, "", 1, NULL), -ETIMEDOUT);
 	assert_false(deputy__gave_up(1));
-	/* who asks with a patience of his own asks again */
-	assert_int_equal(deputy__run(getppid(), say_pid, &(int){7}, sizeof(int), NULL), 7);
 	deputy__set_patience(0);
 	assert_int_equal(deputy__run(getppid(), say_pid, &(int){7}, sizeof(int), NULL), -ETIMEDOUT);
+	/* who asks with a patience of his own asks at once; it answers, and so it does to others */
+	deputy__set_patience(50);
+	assert_int_equal(deputy__run(getppid(), say_pid, &(int){7}, sizeof(int), NULL), 7);
+	deputy__set_patience(0);
+	assert_false(deputy__gave_up(getppid()));
+	assert_int_equal(deputy__run(getppid(), say_pid, &(int){7}, sizeof(int), NULL), 7);
 	assert_int_not_equal(ask(1), pid);
 	(void)state;
+}
+
+/* The next time that it is asked, as if it had come. */
+static void come(pid_t pid)
+{
+	find_silent(pid)->again_ms = now_ms();
+}
+
+/* One that does not answer is asked again, more and more seldom, and no more while others have cost enough of the minute. */
+static void test_asked_again(void **state)
+{
+	pid_t pid = getppid();
+	uint64_t before = now_ms(), first, second;
+
+	(void)state;
+	deputy__set_patience(1);
+	assert_int_equal(deputy__run(pid, never_return, "", 1, NULL), -ETIMEDOUT);
+	first = find_silent(pid)->again_ms;
+	assert_true(first >= before + AGAIN_MS && first <= now_ms() + AGAIN_MS);
+	assert_int_equal(deputy__run(pid, never_return, "", 1, NULL), -ETIMEDOUT);
+	second = find_silent(pid)->again_ms;
+	assert_true(second >= first + AGAIN_MS);
+	for (int i = 0; i < 2 * AGAIN_MAX; i++)
+		assert_int_equal(deputy__run(pid, never_return, "", 1, NULL), -ETIMEDOUT);
+	assert_true(find_silent(pid)->again_ms <= now_ms() + ((uint64_t)AGAIN_MS << AGAIN_MAX));
+	deputy__set_patience(0);
+	assert_int_equal(patience_ms(pid), IMPATIENCE_MS);
+	assert_int_equal(deputy__run(pid, say_pid, &(int){7}, sizeof(int), NULL), -ETIMEDOUT);
+	come(pid);
+	lost_ms = LOST_MS;
+	assert_int_equal(deputy__run(pid, say_pid, &(int){7}, sizeof(int), NULL), -ETIMEDOUT);
+	lost_ms = 0;
+	assert_int_equal(deputy__run(pid, say_pid, &(int){7}, sizeof(int), NULL), 7);
+	assert_false(deputy__gave_up(pid));
+	assert_int_equal(patience_ms(pid), PATIENCE_MS);
 }
 
 static pid_t start_idle(void)
@@ -97,6 +145,21 @@ static void stop_idle(pid_t pid)
 {
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+}
+
+/* A deputy that runs, or waits for a processor, gets more time; that ends, too. */
+static void test_not_blocked(void **state)
+{
+	pid_t pid = start_idle();
+	uint64_t before = now_ms();
+
+	(void)state;
+	deputy__set_patience(2);
+	assert_int_equal(deputy__run(pid, spin, "", 1, NULL), -ETIMEDOUT);
+	assert_true(now_ms() - before >= 2 * EXTENSIONS);
+	assert_true(deputy__gave_up(pid));
+	deputy__set_patience(0);
+	stop_idle(pid);
 }
 
 /* Each is waited for once, however many there are. Those that have ended are forgotten. */
@@ -160,8 +223,10 @@ static void test_hands(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answers),    cmocka_unit_test(test_silent), cmocka_unit_test(test_many_silent),
-		cmocka_unit_test(test_not_reaped), cmocka_unit_test(test_hands),
+		cmocka_unit_test(test_answers),     cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_asked_again), cmocka_unit_test(test_not_blocked),
+		cmocka_unit_test(test_many_silent), cmocka_unit_test(test_not_reaped),
+		cmocka_unit_test(test_hands),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

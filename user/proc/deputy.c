@@ -24,6 +24,9 @@
 #define LOST_MS       6000
 #define IMPATIENCE_MS 100
 #define PERIOD_MS     60000
+/* A process that has not answered is asked again after this time, then after twice as long, up to 2^AGAIN_MAX times as long. */
+#define AGAIN_MS  10000
+#define AGAIN_MAX 6
 /* A deputy that waits for a processor is not blocked by the target; how often that is accepted. */
 #define EXTENSIONS     15
 #define SILENT_MIN     256        /* processes to remember before it is time to forget those that have ended */
@@ -49,9 +52,11 @@ static bool is_self;
 
 struct silent_process {
 	pid_t pid;
+	uint32_t times; /* that it has not answered */
 	uint64_t start_time;
+	uint64_t again_ms;
 };
-static struct map silent; /* struct silent_process: who has not answered is not asked again */
+static struct map silent; /* struct silent_process */
 static size_t silent_room = SILENT_MIN;
 
 static pid_t killed[KILLED_MAX];
@@ -197,11 +202,16 @@ static bool is_silent(const struct silent_process *process)
 	return !proc__stat(process->pid, 0, &stat) && stat.start_time == process->start_time;
 }
 
+static struct silent_process *find_silent(pid_t pid)
+{
+	struct silent_process *process = MAP_FIND(&silent, struct silent_process, &pid);
+
+	return process && is_silent(process) ? process : NULL;
+}
+
 bool deputy__gave_up(pid_t pid)
 {
-	const struct silent_process *process = MAP_FIND(&silent, struct silent_process, &pid);
-
-	return process && is_silent(process);
+	return find_silent(pid) != NULL;
 }
 
 /* Forgets those that have ended. */
@@ -227,14 +237,44 @@ void deputy__set_patience(unsigned int ms)
 	own_patience_ms = ms;
 }
 
-static unsigned int patience_ms(void)
+static bool has_lost_enough(uint64_t now)
 {
-	return own_patience_ms                                               ? own_patience_ms
-	       : lost_ms < LOST_MS || now_ms() - period_start_ms > PERIOD_MS ? PATIENCE_MS
-									     : IMPATIENCE_MS;
+	return lost_ms >= LOST_MS && now - period_start_ms <= PERIOD_MS;
 }
 
-static void give_up(pid_t pid, uint64_t waited_ms)
+/* Is the process not to be asked yet? Those that did not answer may together cost as much of a minute as others. */
+static bool is_refused(const struct silent_process *process)
+{
+	uint64_t now = now_ms();
+
+	return process && !own_patience_ms && (now < process->again_ms || has_lost_enough(now));
+}
+
+static unsigned int patience_ms(pid_t pid)
+{
+	return own_patience_ms                                     ? own_patience_ms
+	       : has_lost_enough(now_ms()) || deputy__gave_up(pid) ? IMPATIENCE_MS
+								   : PATIENCE_MS;
+}
+
+/* Says it of a process once. ran: the deputy was not blocked. */
+static void warn_silent(pid_t pid, uint64_t waited_ms, bool ran)
+{
+	if (ran)
+		log__warn(
+			"give stepflame more CPU time (its nice value, its cgroup's cpu.weight), or the machine less "
+			"to do",
+			"process %d could not be read within %.1f s, though nothing blocked the process that reads for "
+			"stepflame: it had too little CPU time, or too much to read; stepflame tries again later",
+			pid, waited_ms / 1e3);
+	else
+		log__warn("find out what its memory and files wait for (FUSE, NFS, userfaultfd)",
+			  "process %d is not readable: it does not answer reads of its memory or files within %.1f s; "
+			  "stepflame leaves it alone, and tries again later",
+			  pid, waited_ms / 1e3);
+}
+
+static void give_up(pid_t pid, uint64_t waited_ms, bool ran)
 {
 	struct proc_stat stat = {0};
 	struct silent_process *process;
@@ -249,14 +289,22 @@ static void give_up(pid_t pid, uint64_t waited_ms)
 	if (silent.items.cnt >= silent_room)
 		forget_silent();
 	process = MAP_ADD(&silent, struct silent_process, &pid);
-	if (process)
-		process->start_time = stat.start_time;
 	kill_deputy();
-	log__warn(
-		"find out what its memory and files wait for (FUSE, NFS, userfaultfd), then start stepflame again",
-		"process %d is not readable: it does not answer reads of its memory or files within %.1f s; stepflame "
-		"leaves it alone",
-		pid, waited_ms / 1e3);
+	if (process && process->start_time != stat.start_time)
+		*process = (struct silent_process){.pid = pid, .start_time = stat.start_time};
+	if (!process || !process->times)
+		warn_silent(pid, waited_ms, ran);
+	if (!process)
+		return;
+	process->again_ms = now + ((uint64_t)AGAIN_MS << process->times);
+	process->times += process->times < AGAIN_MAX;
+}
+
+static void note_answer(struct silent_process *process)
+{
+	log__info("process %d answers reads again", process->pid);
+	process->start_time = 0; /* it is no process's any more */
+	process->times = 0;
 }
 
 /* ---- a work ---- */
@@ -268,11 +316,12 @@ static bool is_blocked(void)
 	return proc__stat(deputy.pid, 0, &stat) || stat.state == 'S' || stat.state == 'D';
 }
 
-/* 0; -ETIMEDOUT; -EPIPE: the deputy has died. */
-static int wait_for_answer(uint64_t *waited_ms)
+/* 0; -ETIMEDOUT; -EBUSY: likewise, and the deputy was not blocked; -EPIPE: it has died. */
+static int wait_for_answer(pid_t pid, uint64_t *waited_ms)
 {
 	struct pollfd ready = {.fd = deputy.socket, .events = POLLIN};
-	uint64_t began = now_ms(), end = began + patience_ms(), now = began;
+	unsigned int patience = patience_ms(pid);
+	uint64_t began = now_ms(), end = began + patience, now = began;
 	char byte;
 
 	for (int i = 0; i < EXTENSIONS;) {
@@ -285,11 +334,11 @@ static int wait_for_answer(uint64_t *waited_ms)
 		if (now < end)
 			continue; /* a signal */
 		if (is_blocked())
-			break;
-		end = now + patience_ms();
+			return -ETIMEDOUT;
+		end = now + patience;
 		i++;
 	}
-	return -ETIMEDOUT;
+	return -EBUSY;
 }
 
 static int try_work(pid_t pid, deputy_work work, const void *in, size_t in_bytes)
@@ -303,12 +352,12 @@ static int try_work(pid_t pid, deputy_work work, const void *in, size_t in_bytes
 		madvise(&deputy.area->out, sizeof(deputy.area->out), MADV_REMOVE);
 	memcpy(deputy.area->in, in, in_bytes);
 	deputy.area->work = work;
-	err = send(deputy.socket, "", 1, MSG_NOSIGNAL) == 1 ? wait_for_answer(&waited_ms) : -EPIPE;
-	if (err == -ETIMEDOUT)
-		give_up(pid, waited_ms);
+	err = send(deputy.socket, "", 1, MSG_NOSIGNAL) == 1 ? wait_for_answer(pid, &waited_ms) : -EPIPE;
+	if (err == -ETIMEDOUT || err == -EBUSY)
+		give_up(pid, waited_ms, err == -EBUSY);
 	else if (err)
 		kill_deputy();
-	return err;
+	return err == -EBUSY ? -ETIMEDOUT : err;
 }
 
 int deputy__take(void)
@@ -323,8 +372,8 @@ int deputy__take(void)
 
 int deputy__run(pid_t pid, deputy_work work, const void *in, size_t in_bytes, const struct deputy_out **out)
 {
-	bool refused = !own_patience_ms && deputy__gave_up(pid);
-	int err = in_bytes > DEPUTY_IN_BYTES ? -ENAMETOOLONG : refused ? -ETIMEDOUT : 0;
+	struct silent_process *known = find_silent(pid);
+	int err = in_bytes > DEPUTY_IN_BYTES ? -ENAMETOOLONG : is_refused(known) ? -ETIMEDOUT : 0;
 
 	if (err)
 		return err;
@@ -339,6 +388,8 @@ int deputy__run(pid_t pid, deputy_work work, const void *in, size_t in_bytes, co
 		err = try_work(pid, work, in, in_bytes);
 	if (err)
 		return err;
+	if (known)
+		note_answer(known);
 	if (out)
 		*out = &deputy.area->out;
 	return deputy.area->result;

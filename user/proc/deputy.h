@@ -4,7 +4,8 @@
  * long a read of its memory and files lasts: a page may be behind userfaultfd or FUSE, a path in a
  * file system that does not answer, and a lock of the process held meanwhile. No signal but SIGKILL
  * ends such a read, and some not even that. When the deputy does not return in time, stepflame
- * kills it, starts another one when it next needs one, and leaves that target alone.
+ * kills it, starts another one when it next needs one, and leaves that target alone for 10 s, then,
+ * if it does not answer either, for twice as long, up to 11 minutes.
  */
 #ifndef STEPFLAME_USER_PROC_DEPUTY_H
 #define STEPFLAME_USER_PROC_DEPUTY_H
@@ -33,7 +34,7 @@ typedef int (*deputy_work)(const void *in, struct deputy_out *out);
 /*
  * Runs a work that reads from a process. in: at most DEPUTY_IN_BYTES, copied. *out (NULL accepted)
  * is what the work has returned, valid until the next call. Returns the work's result; -ETIMEDOUT:
- * the process has not answered in time, now or earlier; or -errno. Not for several threads at once.
+ * the process has not answered in time, now or a while ago; or -errno. Not for several threads at once.
  */
 int deputy__run(pid_t pid, deputy_work work, const void *in, size_t in_bytes, const struct deputy_out **out);
 
@@ -48,7 +49,7 @@ int deputy__take(void);
  */
 void deputy__set_patience(unsigned int ms);
 
-/* Has a read from this process not returned in time? */
+/* Has the last read from this process not returned in time? */
 bool deputy__gave_up(pid_t pid);
 
 /* Is this process the deputy? Then a read is direct. */

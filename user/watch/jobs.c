@@ -19,9 +19,12 @@
 #define ENDED_KEPT    512 /* processes that have ended, whose records may still be in the recording */
 #define COMMAND_SHOWN 80
 #define PAUSED_BYTES  (1 << 20)
-#define LOOK_NS       1000000000ull  /* for so long a look may examine processes: many may not answer */
-#define PARTIAL_NS    30000000000ull /* looks that never end keep a job from being watched for so long */
-#define LAUNCHED_NS   6000000000ull  /* a launcher may look like a trainer for so long, while it ends */
+#define ASK_AGAIN_NS \
+	10000000000ull /* until one that did not answer is attached to again, then twice as long, up to 2^ASK_MAX times */
+#define ASK_MAX     6
+#define LOOK_NS     1000000000ull  /* for so long a look may examine processes: many may not answer */
+#define PARTIAL_NS  30000000000ull /* looks that never end keep a job from being watched for so long */
+#define LAUNCHED_NS 6000000000ull  /* a launcher may look like a trainer for so long, while it ends */
 
 static struct watched_process *process_of(const struct watched_jobs *jobs, uint32_t pid, uint64_t start_time)
 {
@@ -271,6 +274,7 @@ static int attach(struct watched_jobs *jobs, const struct trainings *t, const st
 	const struct process *process = &training->process;
 	struct watched_job *job = find_job(jobs, t, training);
 	struct watched_process *new = process_of(jobs, process->pid, process->start_time);
+	uint32_t asked = new ? new->asked : 0;
 	char rank[32] = "";
 	int err;
 
@@ -290,6 +294,12 @@ static int attach(struct watched_jobs *jobs, const struct trainings *t, const st
 	err = err ?: session__attach(session, process->pid, job->number, true);
 	if (err == -ENOMEM)
 		return err;
+	if (err == -ETIMEDOUT) {
+		new->young = true;
+		new->asked = asked + (asked < ASK_MAX);
+		new->again_ns = clock__ns(CLOCK_MONOTONIC) + (ASK_AGAIN_NS << asked);
+		return 0;
+	}
 	if (err) {
 		jobs->missed += err == -ESRCH;
 		return 0; /* the session has said why */
@@ -367,6 +377,8 @@ static int take_training(struct watched_jobs *jobs, const struct training *train
 		name_again(jobs, known, training);
 		return 0;
 	}
+	if (known && clock__ns(CLOCK_MONOTONIC) < known->again_ns)
+		return 0;
 	/* Nobody knows yet whether it will train, or is a launcher. */
 	if (training->program == PROGRAM_IMPORTS || !training__is_target(training))
 		return 0;
