@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
     (folder / "torch/lib").mkdir(parents=True)
     (folder / "empty.c").write_text("int empty;\n")
     compiled(folder / "torch/lib/libtorch_cpu.so", folder / "empty.c", "-shared", "-fPIC")
-    compiled(folder / "hostile", helpers.JOBS / "hostile.c", "-pthread")
+    compiled(folder / "hostile", helpers.JOBS / "hostile.c", "-pthread", "-Wl,-z,now")
     compiled(folder / "hostile.so", helpers.JOBS / "hostile.c", "-pthread", "-shared", "-fPIC")
     return folder
 
