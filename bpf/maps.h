@@ -11,6 +11,7 @@
 #include "include/counters.h"
 #include "include/gpu_records.h"
 #include "include/io_records.h"
+#include "include/name_hash.h"
 #include "include/ops.h"
 #include "include/probes.h"
 #include "include/records.h"
@@ -384,6 +385,18 @@ static __always_inline u32 task_tid(struct task_struct *task)
 }
 
 /* The id of a fixed name; 0: no such name. */
+/*
+ * Is it one of the autograd engine's own threads ("pt_autograd_0"), which work for a backward of
+ * another thread?
+ */
+static __always_inline bool task__is_engine(struct task_struct *task)
+{
+	u64 comm[2] = {};
+
+	BPF_CORE_READ_INTO((char(*)[16])comm, task, comm);
+	return comm[0] == WORD8("pt_autog");
+}
+
 static __always_inline u64 fixed_name(u64 name)
 {
 	return fixed_names[BOUND_INDEX(name, FIXED_NAMES)];
