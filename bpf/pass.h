@@ -145,7 +145,7 @@ static __always_inline void pass__fetch(struct thread *t, const struct proc *pro
 {
 	struct pass *pass = &t->pass;
 
-	if (proc->landmarks.profile_code || (!pass->trains && t->fetched >= PASS_LOOKS))
+	if (lightning__trains(proc) || (!pass->trains && t->fetched >= PASS_LOOKS))
 		return;
 	pass->fetching = loop__of(t, proc);
 	if (pass->loop && pass->fetching == pass->loop) {
@@ -170,7 +170,7 @@ static __always_inline void pass__fetched(struct thread *t, const struct proc *p
 	struct pass *pass = &t->pass;
 
 	pass->empty = pass->ended = 0;
-	if (t->phase != PHASE_OTHER || proc->landmarks.profile_code)
+	if (t->phase != PHASE_OTHER || lightning__trains(proc))
 		return;
 	pass->empty = fetch__raised(t, proc);
 	if (!pass->empty)

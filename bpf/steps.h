@@ -390,6 +390,21 @@ static __always_inline bool optimizer__is_chosen(struct thread *t, struct proc *
 	return true;
 }
 
+#define OUTSIDE_LIGHTNING 32
+
+/*
+ * A program may train with Lightning, and then by a loop of its own, as notebooks do: its optimizers
+ * step outside of Lightning's actions.
+ */
+static __always_inline void step__outside(struct thread *t, struct proc *proc)
+{
+	if (proc->steps.rule != STEP_LIGHTNING || span__innermost(t, 1ULL << SPAN_ACTION, 0) ||
+	    ++proc->landmarks.outside < OUTSIDE_LIGHTNING)
+		return;
+	proc->landmarks.is_over = true;
+	proc->steps.rule = proc->steps.seen_rule = 0;
+}
+
 /*
  * Some libraries have one optimizer per parameter, all of one class: their steps after one backward
  * make one step. Where they step inside of backward, which is on a GPU on a thread of autograd's
@@ -401,6 +416,7 @@ static __always_inline void step__optimizer(struct thread *t, struct proc *proc,
 
 	if (t->phase == PHASE_BACKWARD || task__is_engine(bpf_get_current_task_btf()))
 		return;
+	step__outside(t, proc);
 	is_first = step__is_first_update(t, proc);
 	if (many)
 		t->repeats = true;
@@ -436,7 +452,7 @@ static __always_inline void step__backward(struct thread *t, struct proc *proc, 
  */
 static __always_inline void step__perhaps_forward(struct thread *t, const struct proc *proc)
 {
-	if (proc->landmarks.profile_code || !t->gap_ns || t->depth < t->gap_depth || t->gap_phase != PHASE_OTHER)
+	if (lightning__trains(proc) || !t->gap_ns || t->depth < t->gap_depth || t->gap_phase != PHASE_OTHER)
 		return;
 	phase__set(t, PHASE_OTHER);
 	t->forward_ns = t->phase_ns[PHASE_OTHER] - t->gap_phase_ns;

@@ -242,7 +242,8 @@ struct proc_landmarks {
 	__u64 profile_code; /* code object of Lightning's Profiler.profile, once seen */
 	__u64 loader_type;  /* Lightning's CombinedLoader, once seen */
 	__u32 fetches;      /* the late PROBE_PY_ITER_EXIT are attached: BPF can time fetches */
-	__u32 pad;
+	__u16 outside; /* steps of optimizers outside of its actions, since its last batch; OUTSIDE_LIGHTNING at most: */
+	__u16 is_over; /* then another loop than Lightning's trains */
 };
 
 struct proc_steps {

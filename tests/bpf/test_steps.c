@@ -38,6 +38,36 @@ static void test_lightning(void **state)
 	assert_int_equal(job.proc->steps.cnt, 5);
 }
 
+/* Then a loop of its own, and Lightning again. */
+static void test_lightning_and_plain(void **state)
+{
+	u64 batch = action__new("run_training_batch"), id;
+
+	lightning_step(batch);
+	id = latin_id("run_training_batch");
+	job__stop();
+	job__start(12);
+	native__set_knob(&fixed_names[NAME_RUN_TRAINING_BATCH], id);
+	batch = action__new("run_training_batch");
+	for (int round = 0; round < 2; round++) {
+		for (u64 i = 1; i <= 3; i++) {
+			lightning_step(batch);
+			assert_int_equal(job.proc->steps.rule, STEP_LIGHTNING);
+		}
+		for (u64 i = 1; i <= OUTSIDE_LIGHTNING + 5; i++) {
+			data();
+			wait_ns(7);
+			backward(5, SP);
+			assert_int_equal(job__thread()->phase_ns[PHASE_FORWARD], i > OUTSIDE_LIGHTNING ? 7 : 0);
+			optimizer(OPTIMIZER_LABEL);
+			assert_int_equal(job.proc->steps.rule,
+					 i < OUTSIDE_LIGHTNING ? STEP_LIGHTNING : STEP_LOADER_OPTIMIZER);
+		}
+		/* and the one in Lightning's first batch, which shows that it trains when it ends */
+		assert_int_equal(job__thread()->rule_steps[STEP_LOADER_OPTIMIZER], (6 + 1) * (round + 1));
+	}
+}
+
 static void test_loader_optimizer(void **state)
 {
 	for (u64 i = 1; i <= 4; i++) {
@@ -539,6 +569,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(lightning),
+		TEST(lightning_and_plain),
 		TEST(loader_optimizer),
 		TEST(gradient_accumulation),
 		TEST(gan),
