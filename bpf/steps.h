@@ -2,10 +2,10 @@
 /*
  * Step boundaries, by the first of these rules that a process shows: Lightning's
  * run_training_batch; a DataLoader batch and then an optimizer step (several optimizers, or several
- * batches, make one step); an optimizer step alone, of the first optimizer seen; ProfilerStep#;
- * JAX's StepTraceAnnotation; backward alone, the first of several after a batch; calls of one JAX
- * jitted function; the DataLoader's next alone. A better rule replaces a worse one when it first
- * matches. --step-at replaces all rules. The choice here is provisional: in the end
+ * batches, make one step); an optimizer step alone, of the first optimizer seen until others alone
+ * step; ProfilerStep#; JAX's StepTraceAnnotation; backward alone, the first of several after a batch;
+ * calls of one JAX jitted function; the DataLoader's next alone. A better rule replaces a worse one
+ * when it first matches. --step-at replaces all rules. The choice here is provisional: in the end
  * user/model/boundaries.c chooses the rule of a thread's steps.
  */
 #ifndef STEPFLAME_BPF_STEPS_H
