@@ -224,7 +224,7 @@ __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pi
  */
 static __always_inline void step__is_empty(struct thread *t)
 {
-	t->left = t->was_empty ? t->in_hand : 1;
+	t->left = t->in_hand ?: !t->was_empty;
 	t->was_empty = true;
 	t->in_hand = 0;
 }

@@ -298,6 +298,16 @@ static void test_fetches_ahead(void **state)
 		}
 		evaluate_at(200, 3, true);
 	}
+	/* three at a time, and another one with each step */
+	for (int i = 0; i < 3; i++)
+		fetch_at(100, 10, false);
+	for (int i = 0; i < 5; i++) {
+		if (i && i < 4)
+			fetch_at(100, 10, i == 3);
+		backward(30, SP);
+		label(OPTIMIZER_LABEL, 4);
+		expect_steps_by(STEP_LOADER_OPTIMIZER, ++steps);
+	}
 	/* a loader that fetches none ahead: what is trained behind it has no batch of its own */
 	for (int epoch = 0; epoch < 3; epoch++) {
 		for (int i = 0; i < 5; i++) {
