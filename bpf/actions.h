@@ -60,10 +60,12 @@ static __always_inline void action__end(struct thread *t, struct proc *proc, u32
 {
 	struct span *s = span__end(t, proc, pid, span__find(t, SPAN_ACTION, gen, 0));
 
-	if (!s)
+	if (!s) {
 		count(CNT_OPEN_AT_START);
-	else if (s->name == fixed_names[NAME_RUN_TRAINING_BATCH])
+	} else if (s->name == fixed_names[NAME_RUN_TRAINING_BATCH]) {
+		proc->landmarks.outside = proc->landmarks.is_over = 0;
 		step__boundary(t, proc, pid, STEP_LIGHTNING);
+	}
 }
 
 /*

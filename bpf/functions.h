@@ -20,6 +20,15 @@ static __always_inline void backward__began(struct proc *proc, const struct span
 		p->backward_action = proc->steps.backward_action;
 }
 
+/*
+ * Where checkpoints are re-entrant, the engine's thread calls Engine::execute inside of the backward
+ * that it works for.
+ */
+static __always_inline bool fn__is_part(struct thread *t, struct task_struct *task, u32 kind)
+{
+	return is_part(t, kind) || (kind == SPAN_BACKWARD && task__is_engine(task));
+}
+
 static __always_inline void on_fn(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid, u32 fn,
 				  u64 frame)
 {
@@ -27,7 +36,7 @@ static __always_inline void on_fn(struct pt_regs *ctx, struct task_struct *task,
 	struct thread *t = thread__enter(task, entry_sp(ctx, frame));
 	struct span *s;
 
-	if (!t || !f || is_part(t, f->kind))
+	if (!t || !f || fn__is_part(t, task, f->kind))
 		return;
 	if (f->kind == SPAN_BACKWARD) {
 		gap__end(t, proc, pid);
@@ -57,7 +66,7 @@ static __always_inline void on_fn_exit(struct pt_regs *ctx, struct task_struct *
 		gap__begin(t);
 		t->backward = BACKWARD_EVER | BACKWARD_NEW;
 		step__backward(t, proc, pid);
-	} else if (!is_part(t, f->kind) && span__find(t, f->kind, fn, 0) < 0) {
+	} else if (!fn__is_part(t, task, f->kind) && span__find(t, f->kind, fn, 0) < 0) {
 		count(CNT_OPEN_AT_START);
 	}
 }

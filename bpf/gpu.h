@@ -117,20 +117,14 @@ static __always_inline u64 gpu__operator(struct thread *t)
 }
 
 /*
- * Name id of the action that a call counts towards; 0: none. The autograd engine's own threads
- * ("pt_autograd_0") work for the action that called Engine::execute; any other thread without spans
- * has no action.
+ * Name id of the action that a call counts towards; 0: none. The autograd engine's own threads work
+ * for the action that called Engine::execute; any other thread without spans has no action.
  */
 static __always_inline u64 gpu__action(struct thread *t, const struct proc *proc, struct task_struct *task)
 {
-	u64 comm[2] = {};
-
 	if (t->depth)
 		return span__action(t, t->depth);
-	if (!proc->steps.backward_action)
-		return 0;
-	BPF_CORE_READ_INTO((char(*)[16])comm, task, comm);
-	return comm[0] == WORD8("pt_autog") ? proc->steps.backward_action : 0;
+	return proc->steps.backward_action && task__is_engine(task) ? proc->steps.backward_action : 0;
 }
 
 static __always_inline void gpu__send_object(const struct gpu_calls_key *key)

@@ -150,10 +150,11 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 	if (!s)
 		return;
 	s->label = label;
-	phase__enter(t, s, phase__of_label(label));
-	if (label == LABEL_OPTIMIZER && proc->landmarks.profile_code && !in_optimizer_hook(t) &&
-	    is_manual_step(proc, t->tstate))
+	/* An optimizer that calls another one's step makes one step of Lightning's. */
+	if (label == LABEL_OPTIMIZER && t->phase != PHASE_OPTIMIZER && proc->landmarks.profile_code &&
+	    !in_optimizer_hook(t) && is_manual_step(proc, t->tstate))
 		s->also = NAME_OPTIMIZER_STEP + 1;
+	phase__enter(t, s, phase__of_label(label));
 }
 
 /* From here on its RecordFunction identifies the label, which is bound to no frame any more. */

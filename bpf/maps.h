@@ -11,6 +11,7 @@
 #include "include/counters.h"
 #include "include/gpu_records.h"
 #include "include/io_records.h"
+#include "include/name_hash.h"
 #include "include/ops.h"
 #include "include/probes.h"
 #include "include/records.h"
@@ -89,9 +90,10 @@ struct pass {
 	u32 fetches;
 	u32 depth;     /* spans around the fetches */
 	u32 trains;    /* the thread has made a backward or an optimizer step */
-	u32 empty;     /* the last fetch found no batch */
-	u32 data_seen; /* struct thread's, before the first fetch */
-	u32 pad;
+	u16 empty;     /* the last fetch found no batch, */
+	u16 ended;     /* and it was of the loop that trains */
+	u32 data_seen; /* struct thread's, before the first fetch, */
+	u32 in_hand;   /* and this */
 };
 
 /* The open CUDA or NCCL call of a thread. */
@@ -131,6 +133,7 @@ struct thread {
 	u8 evaluation;            /* 1 + number of spans around Lightning's evaluation loop; 0: not in the loop */
 	u8 backward;              /* BACKWARD_: bpf/steps.h */
 	u8 step_ended;            /* a span of --step-at has ended, and its boundary is still to be made */
+	u8 was_empty;             /* its DataLoader has been: in_hand is known */
 	u32 nvtx_epoch;           /* the epoch of its NVTX ranges */
 	u64 phase_ns[PHASE_ROOM]; /* from phases_from_ns to phase_since_ns */
 	u64 gap_phase_ns;         /* phase_ns[gap_phase] at gap_ns */
@@ -139,6 +142,8 @@ struct thread {
 	u32 step_serial, step_epoch;
 	u32 rule_steps[RULE_ROOM]; /* boundaries by each rule, in this step_epoch */
 	u32 data_seen;             /* state of its own DataLoader: bpf/steps.h */
+	u32 in_hand;               /* batches since its DataLoader was empty, less the steps that one of them began */
+	u32 left;                  /* of a DataLoader that is empty: batches that it fetched ahead */
 	u32 updates;               /* steps of optimizers since one ended a step */
 	u64 update_place;          /* where the optimizer steps whose step ends a step: loop__of; 0: not known */
 	u16 update_looks;          /* its last steps there, one behind the other, as far as they were looked at */
@@ -384,6 +389,18 @@ static __always_inline u32 task_tid(struct task_struct *task)
 }
 
 /* The id of a fixed name; 0: no such name. */
+/*
+ * Is it one of the autograd engine's own threads ("pt_autograd_0"), which work for a backward of
+ * another thread?
+ */
+static __always_inline bool task__is_engine(struct task_struct *task)
+{
+	u64 comm[2] = {};
+
+	BPF_CORE_READ_INTO((char(*)[16])comm, task, comm);
+	return comm[0] == WORD8("pt_autog");
+}
+
 static __always_inline u64 fixed_name(u64 name)
 {
 	return fixed_names[BOUND_INDEX(name, FIXED_NAMES)];

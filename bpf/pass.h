@@ -113,8 +113,10 @@ static __always_inline void pass__cut(struct thread *t)
 /* The batches of a pass are for no optimizer, whether or not it is known yet that the thread trains. */
 static __always_inline void pass__leave(struct thread *t)
 {
-	if (t->pass.loop && t->pass.fetches >= PASS_FETCHES)
+	if (t->pass.loop && t->pass.fetches >= PASS_FETCHES) {
 		t->data_seen = t->pass.data_seen;
+		t->in_hand = t->pass.in_hand;
+	}
 }
 
 /* Emits the pass so far as a SPAN_VALIDATION, if it has enough fetches. */
@@ -143,7 +145,7 @@ static __always_inline void pass__fetch(struct thread *t, const struct proc *pro
 {
 	struct pass *pass = &t->pass;
 
-	if (proc->landmarks.profile_code || (!pass->trains && t->fetched >= PASS_LOOKS))
+	if (lightning__trains(proc) || (!pass->trains && t->fetched >= PASS_LOOKS))
 		return;
 	pass->fetching = loop__of(t, proc);
 	if (pass->loop && pass->fetching == pass->loop) {
@@ -158,6 +160,7 @@ static __always_inline void pass__fetch(struct thread *t, const struct proc *pro
 	pass->child_ns = 0;
 	pass->depth = t->depth;
 	pass->data_seen = t->data_seen;
+	pass->in_hand = t->in_hand;
 	phase__keep(t, pass->before_ns);
 }
 
@@ -166,8 +169,8 @@ static __always_inline void pass__fetched(struct thread *t, const struct proc *p
 {
 	struct pass *pass = &t->pass;
 
-	pass->empty = 0;
-	if (t->phase != PHASE_OTHER || proc->landmarks.profile_code)
+	pass->empty = pass->ended = 0;
+	if (t->phase != PHASE_OTHER || lightning__trains(proc))
 		return;
 	pass->empty = fetch__raised(t, proc);
 	if (!pass->empty)
@@ -177,8 +180,10 @@ static __always_inline void pass__fetched(struct thread *t, const struct proc *p
 		pass__emit(t, proc, pid);
 		pass->loop = 0;
 	}
-	if (pass->fetching == pass->trained)
+	if (pass->fetching && pass->fetching == pass->trained) {
 		pass->trained = 0;
+		pass->ended = 1;
+	}
 	pass->fetching = 0;
 }
 

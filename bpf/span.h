@@ -397,7 +397,7 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 		return;
 	forward = span__derived(t, SPAN_FORWARD, NAME_FORWARD, t->gap_ns, t->gap_child_ns);
 	t->gap_ns = 0;
-	if (!proc->landmarks.profile_code) /* Lightning's training_step shows more exactly where forward is */
+	if (!lightning__trains(proc)) /* Lightning's training_step shows more exactly where forward is */
 		phase__forward(t);
 	span__derive(t, proc, pid, depth);
 	if (sample_period_ns && t->gap_sampled)

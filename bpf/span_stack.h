@@ -9,6 +9,12 @@
 #include "bpf/op_rows.h"
 #include "bpf/phase.h"
 
+/* Does Lightning train, as far as is known? Then its actions say what a plain loop's landmarks are read for. */
+static __always_inline bool lightning__trains(const struct proc *proc)
+{
+	return proc->landmarks.profile_code && !proc->landmarks.is_over;
+}
+
 /* A transparent span is never a parent: an operator, or an NVTX range without a name. */
 static __always_inline bool is_transparent(const struct span *s)
 {

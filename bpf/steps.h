@@ -2,10 +2,10 @@
 /*
  * Step boundaries, by the first of these rules that a process shows: Lightning's
  * run_training_batch; a DataLoader batch and then an optimizer step (several optimizers, or several
- * batches, make one step); an optimizer step alone, of the first optimizer seen; ProfilerStep#;
- * JAX's StepTraceAnnotation; backward alone, the first of several after a batch; calls of one JAX
- * jitted function; the DataLoader's next alone. A better rule replaces a worse one when it first
- * matches. --step-at replaces all rules. The choice here is provisional: in the end
+ * batches, make one step); an optimizer step alone, of the first optimizer seen until others alone
+ * step; ProfilerStep#; JAX's StepTraceAnnotation; backward alone, the first of several after a batch;
+ * calls of one JAX jitted function; the DataLoader's next alone. A better rule replaces a worse one
+ * when it first matches. --step-at replaces all rules. The choice here is provisional: in the end
  * user/model/boundaries.c chooses the rule of a thread's steps.
  */
 #ifndef STEPFLAME_BPF_STEPS_H
@@ -219,14 +219,37 @@ __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pi
 /* ---- the rules ---- */
 
 /*
+ * The DataLoader whose batches the thread trains with is empty. Many loops fetch a batch ahead (those
+ * of accelerate, of transformers' Trainer, of timm): they train with the last one only now.
+ */
+static __always_inline void step__is_empty(struct thread *t)
+{
+	t->left = t->in_hand ?: !t->was_empty;
+	t->was_empty = true;
+	t->in_hand = 0;
+}
+
+static __always_inline void step__uses_left(struct thread *t)
+{
+	if (!t->left)
+		return;
+	t->left--;
+	t->data_seen |= DATA_FOR_OPTIMIZER | DATA_FOR_BACKWARD;
+}
+
+/*
  * A thread has fetched a batch. A thread that trains uses its own batches; a batch of any other
  * thread may be for all threads that train, and several may come before the first is used.
  */
 static __always_inline void step__fetched(struct thread *t, struct proc *proc)
 {
+	if (t->pass.ended)
+		step__is_empty(t);
 	if (t->pass.empty)
 		return;
 	t->data_seen = DATA_EVER | DATA_FOR_OPTIMIZER | DATA_FOR_BACKWARD;
+	t->in_hand++;
+	t->left = 0;
 	if (t->pass.trains)
 		return;
 	t->fetched++;
@@ -302,12 +325,14 @@ static __always_inline bool step__is_first_update(struct thread *t, struct proc 
 	if (!step__takes_batch(t, DATA_FOR_OPTIMIZER, &proc->steps.for_optimizer))
 		return false;
 	t->updates = 0;
+	t->in_hand -= t->in_hand != 0;
 	return true;
 }
 
 /* struct thread.backward */
 #define BACKWARD_EVER     1
 #define BACKWARD_NEW      2 /* since the last optimizer step that ended a step */
+#define BACKWARD_OTHER    4 /* another optimizer has stepped since then */
 
 #define UPDATE_LOOKS      64 /* steps at one place, behind which no other is looked for */
 #define UPDATES_ELSEWHERE 6  /* since the last at that place */
@@ -346,15 +371,52 @@ static __always_inline bool update__ends_step(struct thread *t, const struct pro
 #define UPDATES_OF_BATCH 64
 
 /*
+ * Is it the optimizer whose steps end steps? That is the first one seen, until others alone step: a
+ * program may train with one, and go on with another one.
+ */
+static __always_inline bool optimizer__is_chosen(struct thread *t, struct proc *proc, u64 name)
+{
+	if (proc->steps.optimizer && proc->steps.optimizer != name) {
+		if (!(t->backward & BACKWARD_OTHER))
+			proc->steps.others++;
+		if (t->backward)
+			t->backward |= BACKWARD_OTHER;
+		if (proc->steps.others <= UPDATES_ELSEWHERE)
+			return false;
+		t->update_place = t->update_looks = t->updates_elsewhere = 0;
+	}
+	proc->steps.optimizer = name;
+	proc->steps.others = 0;
+	return true;
+}
+
+#define OUTSIDE_LIGHTNING 32
+
+/*
+ * A program may train with Lightning, and then by a loop of its own, as notebooks do: its optimizers
+ * step outside of Lightning's actions.
+ */
+static __always_inline void step__outside(struct thread *t, struct proc *proc)
+{
+	if (proc->steps.rule != STEP_LIGHTNING || span__innermost(t, 1ULL << SPAN_ACTION, 0) ||
+	    ++proc->landmarks.outside < OUTSIDE_LIGHTNING)
+		return;
+	proc->landmarks.is_over = true;
+	proc->steps.rule = proc->steps.seen_rule = 0;
+}
+
+/*
  * Some libraries have one optimizer per parameter, all of one class: their steps after one backward
- * make one step.
+ * make one step. Where they step inside of backward, which is on a GPU on a thread of autograd's
+ * engine, backward is the step.
  */
 static __always_inline void step__optimizer(struct thread *t, struct proc *proc, u32 pid, u64 name)
 {
 	bool many = t->updates >= UPDATES_OF_BATCH, is_first;
 
-	if (!proc->steps.optimizer)
-		proc->steps.optimizer = name;
+	if (t->phase == PHASE_BACKWARD || task__is_engine(bpf_get_current_task_btf()))
+		return;
+	step__outside(t, proc);
 	is_first = step__is_first_update(t, proc);
 	if (many)
 		t->repeats = true;
@@ -364,9 +426,9 @@ static __always_inline void step__optimizer(struct thread *t, struct proc *proc,
 		proc->steps.rule = 0;
 	if (is_first && !t->repeats) {
 		step__boundary(t, proc, pid, STEP_LOADER_OPTIMIZER);
-	} else if (!step__has_better(proc, STEP_OPTIMIZER) && name == proc->steps.optimizer &&
-		   t->backward != BACKWARD_EVER) {
-		t->backward &= ~BACKWARD_NEW;
+	} else if (!step__has_better(proc, STEP_OPTIMIZER) && optimizer__is_chosen(t, proc, name) &&
+		   (!t->backward || t->backward & BACKWARD_NEW)) {
+		t->backward &= BACKWARD_EVER;
 		if (update__ends_step(t, proc))
 			step__boundary(t, proc, pid, STEP_OPTIMIZER);
 	}
@@ -376,6 +438,7 @@ static __always_inline void step__optimizer(struct thread *t, struct proc *proc,
 static __always_inline void step__backward(struct thread *t, struct proc *proc, u32 pid)
 {
 	step__keeps_own(t, proc);
+	step__uses_left(t);
 	if (t->phase != PHASE_OTHER || (!step__takes_batch(t, DATA_FOR_BACKWARD, &proc->steps.for_backward) &&
 					t->data_seen | proc->steps.data_seen))
 		return;
@@ -389,7 +452,7 @@ static __always_inline void step__backward(struct thread *t, struct proc *proc, 
  */
 static __always_inline void step__perhaps_forward(struct thread *t, const struct proc *proc)
 {
-	if (proc->landmarks.profile_code || !t->gap_ns || t->depth < t->gap_depth || t->gap_phase != PHASE_OTHER)
+	if (lightning__trains(proc) || !t->gap_ns || t->depth < t->gap_depth || t->gap_phase != PHASE_OTHER)
 		return;
 	phase__set(t, PHASE_OTHER);
 	t->forward_ns = t->phase_ns[PHASE_OTHER] - t->gap_phase_ns;
@@ -497,10 +560,11 @@ __weak __noinline int thread__forget(struct thread *t)
 	t->around = t->gap_ns = t->gap_child_ns = t->gap_apart_ns = t->gap_phase_ns = t->forward_ns = 0;
 	t->phase = t->gap_phase = t->evaluation = t->step_ended = 0;
 	t->phase_since_ns = t->phases_from_ns = 0;
-	t->backward &= ~BACKWARD_NEW;
+	t->backward &= BACKWARD_EVER;
 	t->data_seen &= DATA_EVER;
+	t->in_hand = t->left = t->was_empty = 0;
 	t->pass.loop = t->pass.fetching = t->pass.start_ns = t->pass.child_ns = 0;
-	t->pass.fetches = t->pass.depth = t->pass.empty = 0;
+	t->pass.fetches = t->pass.depth = t->pass.empty = t->pass.ended = 0;
 	return 0;
 }
 

@@ -242,7 +242,8 @@ struct proc_landmarks {
 	__u64 profile_code; /* code object of Lightning's Profiler.profile, once seen */
 	__u64 loader_type;  /* Lightning's CombinedLoader, once seen */
 	__u32 fetches;      /* the late PROBE_PY_ITER_EXIT are attached: BPF can time fetches */
-	__u32 pad;
+	__u16 outside; /* steps of optimizers outside of its actions, since its last batch; OUTSIDE_LIGHTNING at most: */
+	__u16 is_over; /* then another loop than Lightning's trains */
 };
 
 struct proc_steps {
@@ -253,10 +254,10 @@ struct proc_steps {
 	/* Batches that threads fetched that do not train: which no optimizer, and no backward, has used yet. */
 	__u32 for_optimizer, for_backward;
 	__u32 fetched, updates; /* all of these batches, and the optimizers' steps since the first */
-	__u32 pad;
-	__u64 cnt;             /* steps in the window of the thread with the most, by rule or seen_rule */
-	__u64 boundaries;      /* step boundaries seen, by rules in force */
-	__u64 optimizer;       /* name id of the first optimizer whose step was seen */
+	__u32 others;           /* backwards that other optimizers alone have used since the last step of `optimizer` */
+	__u64 cnt;              /* steps in the window of the thread with the most, by rule or seen_rule */
+	__u64 boundaries;       /* step boundaries seen, by rules in force */
+	__u64 optimizer; /* name id of the optimizer whose steps end steps: the first one seen, until others alone step */
 	__u64 backward_action; /* the action around the last Engine::execute, or its own name */
 	__u64 usual_ns;        /* about how long a step takes; 0: not known yet */
 };

@@ -166,6 +166,28 @@ static void test_backward_reentrant(void **state)
 	expect_counters(CNT__COUNT);
 }
 
+/* Checkpoints that are re-entrant, on a GPU: the engine's thread calls the engine, inside of the backward of another thread. */
+static void test_backward_of_engine(void **state)
+{
+	strcpy(job.thread.comm, "pt_autograd_0");
+	for (int i = 0; i < 3; i++) {
+		label__run(DATA_LABEL, 10, FRAME(2));
+		wait_ns(7);
+		fn__enter(FN_BACKWARD, FRAME(3));
+		native.task = &job.thread;
+		for (int k = 0; k < 4; k++) {
+			wait_ns(2);
+			backward(3, FRAME(1));
+		}
+		native.task = &job.task;
+		fn__exit(FN_BACKWARD, FRAME(3));
+		label__run(OPTIMIZER_LABEL, 4, FRAME(2));
+	}
+	expect_row(SPAN_FORWARD, FIXED_ID(FORWARD), 0, 3, 21, 21);
+	expect_row(SPAN_BACKWARD, FIXED_ID(BACKWARD), 0, 3, 60, 60);
+	expect_counters(CNT__COUNT);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
@@ -177,6 +199,7 @@ int main(void)
 		TEST(forward_unknown),
 		TEST(backward_again),
 		TEST(backward_reentrant),
+		TEST(backward_of_engine),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

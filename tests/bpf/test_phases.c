@@ -267,7 +267,79 @@ static void test_evaluation_alone_fetches(void **state)
 	expect_steps_by(STEP_LOADER_OPTIMIZER, 3);
 }
 
-/* Likewise of updates by hand. */
+/* Trains with the batch at hand, after the next one was fetched. */
+static void train_ahead(u64 line, bool empty)
+{
+	fetch_at(line, 10, empty);
+	wait_ns(20);
+	backward(30, SP);
+	label(OPTIMIZER_LABEL, 4);
+}
+
+/*
+ * Loaders that fetch a batch ahead train with the last one when no other is left: the step of each
+ * batch ends, of an epoch that was going on, too.
+ */
+static void test_fetches_ahead(void **state)
+{
+	u64 steps = 0;
+
+	start_python(12);
+	for (int epoch = 0; epoch < 4; epoch++) {
+		if (epoch)
+			fetch_at(90, 10, false);
+		for (int i = 0; i < 5; i++) {
+			train_ahead(100, i == 4);
+			expect_steps_by(STEP_LOADER_OPTIMIZER, ++steps);
+			label(OPTIMIZER_LABEL, 4); /* another one, for the same batch */
+			expect_steps_by(STEP_LOADER_OPTIMIZER, steps);
+			if (i == 2)
+				evaluate_at(200, 3, true);
+		}
+		evaluate_at(200, 3, true);
+	}
+	/* three at a time, and another one with each step */
+	for (int i = 0; i < 3; i++)
+		fetch_at(100, 10, false);
+	for (int i = 0; i < 5; i++) {
+		if (i && i < 4)
+			fetch_at(100, 10, i == 3);
+		backward(30, SP);
+		label(OPTIMIZER_LABEL, 4);
+		expect_steps_by(STEP_LOADER_OPTIMIZER, ++steps);
+	}
+	/* a loader that fetches none ahead: what is trained behind it has no batch of its own */
+	for (int epoch = 0; epoch < 3; epoch++) {
+		for (int i = 0; i < 5; i++) {
+			train_at(120);
+			expect_steps_by(STEP_LOADER_OPTIMIZER, ++steps);
+		}
+		evaluate_at(200, 3, true);
+		fetch_at(120, 3, true);
+		backward(30, SP);
+		label(OPTIMIZER_LABEL, 4);
+		expect_steps_by(STEP_LOADER_OPTIMIZER, steps);
+	}
+}
+
+/* Likewise, where updates are made by hand. */
+static void test_fetches_ahead_by_hand(void **state)
+{
+	u64 steps = 0;
+
+	start_python(12);
+	for (int epoch = 0; epoch < 3; epoch++) {
+		fetch_at(90, 10, false);
+		for (int i = 0; i < STEP_PATIENCE; i++) {
+			fetch_at(100, 10, i == STEP_PATIENCE - 1);
+			backward(30, SP);
+			assert_int_equal(job.proc->steps.cnt, ++steps);
+		}
+	}
+	assert_int_equal(job.proc->steps.rule, STEP_BACKWARD);
+}
+
+/* Only evaluations have a DataLoader, and updates are made by hand. */
 static void test_evaluation_beside_backwards(void **state)
 {
 	start_python(12);
@@ -459,6 +531,8 @@ int main(void)
 		TEST(evaluation_of_steps),
 		TEST(evaluation_alone_fetches),
 		TEST(evaluation_beside_backwards),
+		TEST(fetches_ahead),
+		TEST(fetches_ahead_by_hand),
 		TEST(inference),
 		TEST(perhaps_inference),
 		TEST(inner),

@@ -373,6 +373,12 @@ static void test_manual_step(void **state)
 	assert_int_equal(optimizer_steps(manual), 2);
 	expect_row(SPAN_ACTION, FIXED_ID(OPTIMIZER_STEP), 0, 2, 20, 20);
 	expect_row(SPAN_LABEL, utf8_id(OPTIMIZER_LABEL), 0, 6, 60, 60);
+	/* an optimizer that calls another one's step, as ZeroRedundancyOptimizer does: one step */
+	label__enter("Optimizer.step#Z.step", 77, SP);
+	optimizer_steps(manual);
+	label__exit(77, SP);
+	assert_int_equal(row(SPAN_ACTION, FIXED_ID(OPTIMIZER_STEP), 0)->calls, 3);
+	assert_null(row(SPAN_ACTION, FIXED_ID(OPTIMIZER_STEP), utf8_id("Optimizer.step#Z.step")));
 	expect_counters(CNT__COUNT);
 }
 

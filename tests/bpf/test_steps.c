@@ -38,6 +38,36 @@ static void test_lightning(void **state)
 	assert_int_equal(job.proc->steps.cnt, 5);
 }
 
+/* Then a loop of its own, and Lightning again. */
+static void test_lightning_and_plain(void **state)
+{
+	u64 batch = action__new("run_training_batch"), id;
+
+	lightning_step(batch);
+	id = latin_id("run_training_batch");
+	job__stop();
+	job__start(12);
+	native__set_knob(&fixed_names[NAME_RUN_TRAINING_BATCH], id);
+	batch = action__new("run_training_batch");
+	for (int round = 0; round < 2; round++) {
+		for (u64 i = 1; i <= 3; i++) {
+			lightning_step(batch);
+			assert_int_equal(job.proc->steps.rule, STEP_LIGHTNING);
+		}
+		for (u64 i = 1; i <= OUTSIDE_LIGHTNING + 5; i++) {
+			data();
+			wait_ns(7);
+			backward(5, SP);
+			assert_int_equal(job__thread()->phase_ns[PHASE_FORWARD], i > OUTSIDE_LIGHTNING ? 7 : 0);
+			optimizer(OPTIMIZER_LABEL);
+			assert_int_equal(job.proc->steps.rule,
+					 i < OUTSIDE_LIGHTNING ? STEP_LIGHTNING : STEP_LOADER_OPTIMIZER);
+		}
+		/* and the one in Lightning's first batch, which shows that it trains when it ends */
+		assert_int_equal(job__thread()->rule_steps[STEP_LOADER_OPTIMIZER], (6 + 1) * (round + 1));
+	}
+}
+
 static void test_loader_optimizer(void **state)
 {
 	for (u64 i = 1; i <= 4; i++) {
@@ -170,6 +200,64 @@ static void test_optimizers_of_one_backward(void **state)
 			optimizer("Optimizer.step#Adam.step");
 		expect_steps(STEP_OPTIMIZER, i);
 	}
+}
+
+/* Adam for a while, then LBFGS alone: once that is no turn of Adam's, its steps end steps. */
+static void test_another_optimizer(void **state)
+{
+	u64 steps = 0;
+
+	for (int i = 0; i < 10; i++) {
+		backward(20, SP);
+		optimizer("Optimizer.step#Adam.step");
+		expect_steps(STEP_OPTIMIZER, ++steps);
+	}
+	for (int i = 0; i < 10; i++) {
+		label__enter("Optimizer.step#LBFGS.step", 77, SP);
+		for (int k = 0; k < 3; k++)
+			backward(20, FRAME(1));
+		label__exit(77, SP);
+		expect_steps(STEP_OPTIMIZER, i < UPDATES_ELSEWHERE ? steps : ++steps);
+	}
+	/* many steps of others after one backward are one turn */
+	for (int i = 0; i < 10; i++) {
+		backward(20, SP);
+		for (int k = 0; k < 10; k++)
+			optimizer("Optimizer.step#RMSprop.step");
+		optimizer("Optimizer.step#LBFGS.step");
+		expect_steps(STEP_OPTIMIZER, ++steps);
+	}
+}
+
+/*
+ * Each parameter's optimizer steps as soon as it has its gradient: on a GPU that is on a thread of
+ * the engine's. Backward is the step then.
+ */
+static void test_optimizers_inside_backward(void **state)
+{
+	struct task_struct *threads[] = {&job.task, &job.thread};
+
+	strcpy(job.thread.comm, "pt_autograd_0");
+	for (size_t on = 0; on < 2; on++) {
+		u64 had = job.proc->steps.cnt;
+
+		for (u64 i = 1; i <= STEP_PATIENCE + 8; i++) {
+			data();
+			fn__enter(FN_BACKWARD, SP);
+			native.task = threads[on];
+			for (int k = 0; k < 2 * UPDATES_OF_BATCH; k++)
+				label__run(OPTIMIZER_LABEL, 4, FRAME(1));
+			native.task = &job.task;
+			fn__exit(FN_BACKWARD, SP);
+			assert_int_equal(job.proc->steps.cnt, had + i);
+		}
+		assert_int_equal(job.proc->steps.rule, STEP_BACKWARD);
+	}
+	/* one that steps behind it ends the step */
+	data();
+	backward(20, SP);
+	optimizer(OPTIMIZER_LABEL);
+	expect_steps(STEP_LOADER_OPTIMIZER, 1);
 }
 
 static void test_profiler_step(void **state)
@@ -481,6 +569,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(lightning),
+		TEST(lightning_and_plain),
 		TEST(loader_optimizer),
 		TEST(gradient_accumulation),
 		TEST(gan),
@@ -490,6 +579,8 @@ int main(void)
 		TEST(validation),
 		TEST(optimizer_alone),
 		TEST(optimizers_of_one_backward),
+		TEST(another_optimizer),
+		TEST(optimizers_inside_backward),
 		TEST(profiler_step),
 		TEST(backward_alone),
 		TEST(backward_of_batches),

@@ -119,6 +119,7 @@ LOOPS = [
     ("no_loader", OPTIMIZER, 0),
     ("actor_critic", OPTIMIZER, 0),
     ("turns", OPTIMIZER, -6),  # the first updates of the other optimizer might be a turn of the first one's
+    ("another_optimizer", OPTIMIZER, -6),  # likewise
     ("validation", LOADER_OPTIMIZER, 0),
     ("validation_first", LOADER_OPTIMIZER, 0),
     ("validation_alone", OPTIMIZER, 0),
@@ -129,6 +130,7 @@ LOOPS = [
     ("two_iterators", LOADER_OPTIMIZER, 0),
     ("skips", LOADER_OPTIMIZER, 0),
     ("fetches_ahead", LOADER_OPTIMIZER, 0),
+    ("one_ahead", LOADER_OPTIMIZER, 0),
     ("bursts", LOADER_OPTIMIZER, 0),
     ("lbfgs", LOADER_OPTIMIZER, 0),
     ("save", LOADER_OPTIMIZER, 0),
@@ -155,6 +157,16 @@ def test_loops(bench, loop, rule, more):
     found = helpers.report(record.file, "--all")
     assert found["window"]["steps"] == boundaries
     assert found["lost"] == {}
+
+
+def test_optimizers_inside_backward(bench):
+    """Of many optimizers that step inside of a backward none ends a step: the backward does."""
+    record, truth = bench.recorded("loops.py", "inside_backward")
+    rule, boundaries, steps = read_steps(record.file)
+    assert (rule, boundaries, len(steps)) == (BACKWARD, truth["steps"], truth["steps"] - 1)
+    assert all(phases["optimizer"] and phases["backward"] for _, _, phases in steps)
+    (row,) = [row for row in helpers.report(record.file)["actions"] if row["name"] == "backward"]
+    assert row["count"] == truth["steps"]
 
 
 @pytest.mark.parametrize("loop", ["one_batch", "looks"])

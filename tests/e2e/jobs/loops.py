@@ -156,6 +156,29 @@ class Loop:
                 self.step(of_actor)
         return self.args.batches // 40 * 40
 
+    def another_optimizer(self):
+        """One trains for a while, and then one of another class."""
+        x, y = self.rows[:BATCH]
+        for optimizer in torch.optim.Adam(self.model.parameters()), self.sgd():
+            for _ in range(self.args.batches // 2):
+                self.backward(self.forward(x, y))
+                self.step(optimizer)
+        return self.args.batches // 2 * 2
+
+    def inside_backward(self):
+        """Each parameter's optimizer steps as soon as there is its gradient, as torchtune does it to need less memory."""
+        for parameter in self.model.parameters():
+            optimizer = torch.optim.SGD([parameter], lr=1e-3)
+
+            def step(parameter, optimizer=optimizer):
+                optimizer.step()
+                optimizer.zero_grad()
+
+            parameter.register_post_accumulate_grad_hook(step)
+        for x, y in self.batches():
+            self.backward(self.forward(x, y))
+        return self.args.batches
+
     def one_batch(self):
         """A batch of a DataLoader, and then nothing but that."""
         optimizer = self.sgd()
@@ -294,6 +317,19 @@ class Loop:
                     self.backward(self.forward(x, y) / 4)
                 self.step(optimizer)
         return 2 * self.args.batches // 4
+
+    def one_ahead(self):
+        """The next batch is fetched before the one at hand is used, as the loaders of accelerate and timm do it."""
+        optimizer = self.sgd()
+        for _ in range(4):
+            batches = self.batches()
+            at_hand = next(batches)
+            while at_hand:
+                x, y = at_hand
+                at_hand = next(batches, None)
+                self.backward(self.forward(x, y))
+                self.step(optimizer)
+        return 4 * self.args.batches
 
     def bursts(self):
         """A thread fetches four batches at a time, and hands them over together."""
