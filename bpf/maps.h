@@ -388,7 +388,6 @@ static __always_inline u32 task_tid(struct task_struct *task)
 	return pid_level ? task_number(task) : (u32)LOAD_HERE(task->pid);
 }
 
-/* The id of a fixed name; 0: no such name. */
 /*
  * Is it one of the autograd engine's own threads ("pt_autograd_0"), which work for a backward of
  * another thread?
@@ -401,6 +400,7 @@ static __always_inline bool task__is_engine(struct task_struct *task)
 	return comm[0] == WORD8("pt_autog");
 }
 
+/* The id of a fixed name; 0: no such name. */
 static __always_inline u64 fixed_name(u64 name)
 {
 	return fixed_names[BOUND_INDEX(name, FIXED_NAMES)];
