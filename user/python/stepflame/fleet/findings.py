@@ -56,6 +56,7 @@ class Job:
     last: int
     ranks_of: dict[str, set[int]]  # by host
     has_gpu: bool
+    gpu_of: dict[tuple[str, int], str] = field(default_factory=dict)  # the names of GPUs, by host and rank
     doubts: list[str] = field(default_factory=list)  # why it is not known that nothing holds it up
 
 
@@ -168,6 +169,11 @@ def others_waited(excess: float, more: float) -> bool:
     return more >= 0.5 * excess
 
 
+def together(excess: float, apart: float) -> bool:
+    """Hosts that train together have equal steps in a minute: one whose steps are longer by what it waits is at other steps than they."""
+    return apart < 0.5 * excess
+
+
 def doubt(job: Job, ranks: list[tuple[str, int]], what: str) -> None:
     if ranks:
         host, who = ranks[0]
@@ -223,7 +229,8 @@ def ends(job: Job, times: Times) -> int | None:
 
 
 def alone(job: Job, hosts: list[str], ranks: list[int], minutes: list[int]) -> tuple[Row, Row]:
-    rows = {row["it"]: row for row in job.fleet.ask("alone", ranks=ranks, hosts=hosts, minutes=minutes)}
+    gpus = sorted({job.gpu_of.get((host, rank), "") for host in hosts for rank in ranks})
+    rows = {row["it"]: row for row in job.fleet.ask("alone", ranks=ranks, hosts=hosts, minutes=minutes, gpus=gpus)}
     return rows.get(1, {}), rows.get(0, {})
 
 
@@ -298,8 +305,16 @@ def low_clocks(job: Job, found: list[Finding]) -> list[Finding]:
 
 def slow_links(job: Job) -> list[Finding]:
     by_place: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    apart: dict[str, set[int]] = defaultdict(set)
     for row in job.fleet.ask("links", share=SHARE, deviations=DEVIATIONS):
-        by_place[row["place"]][row["host"]].append(row)
+        if together(row["excess"], row["apart"]):
+            by_place[row["place"]][row["host"]].append(row)
+        else:
+            apart[row["host"]].add(row["m"])
+    many = max(LEAST_MINUTES, OFTEN * (job.last - job.first + 1))
+    for host, minutes in apart.items():
+        if len(minutes) >= many:
+            job.doubts.append("host %s waits longer in a collective in %d minutes, in which its steps are longer than the others', too: its clock is another one, or it does not train with them" % (line(host), len(minutes)))
     found = []
     for place, by_host in by_place.items():
         times_of = {host: Times.of(row["m"] for row in rows).lasting() for host, rows in by_host.items()}
