@@ -131,6 +131,17 @@ def test_a_host_that_lies(store, lie):
     assert said["hosts_that_lie"] == [{"host": "node-00001", "n": changed}]
 
 
+def test_compare_names_a_host_that_lies(store):
+    changed = change(file_of(store, "windows", 1), lambda t: pc.equal(t.column("rank"), 9), data_ns=-5)
+    fleet = generated.duckdb(str(store), job="train")
+    said = report.compare(fleet, fleet, ("train", "train"))
+    assert len(said["left_out"]) == 1 and said["left_out"][0].startswith("host node-00001 lies: %d rows" % changed)
+
+
+def test_names_of_tables_have_no_case(store):
+    assert generated.duckdb(str(store)).run("SELECT count(DISTINCT host) AS n FROM WINDOWS") == [{"n": 3}]
+
+
 def test_json_has_no_nan(store, capsys):
     query = "SELECT 'nan'::DOUBLE AS a, ['inf'::DOUBLE, 1] AS b, {'c': '-inf'::DOUBLE} AS d FROM windows LIMIT 1"
     assert cli.main(["sql", query, "--json", "--store", str(store)]) == 0

@@ -335,7 +335,7 @@ class Fleet:
     def run(self, sql: str, names: set[str] | None = None) -> list[Row]:
         """As if all files were good; when that fails, again without those that are not: by their footers, else by all that is in them.
         names: among which are the tables that it asks."""
-        words = names or set(re.findall(r"\w+", sql))
+        words = names or set(re.findall(r"\w+", sql.lower()))  # SQL's names have no case
         tables = [table for table in schema.TABLES if table in words or "odd_" + table in words or table == "ranks" and self.scope.uid is not None]
         if self.engine.asks is not self:  # the views are of another one
             self.engine.asks = self
