@@ -40,6 +40,14 @@ def test_command():
         assert (ours.returncode, ours.stdout, ours.stderr) == (program.returncode, program.stdout, program.stderr)
 
 
+def test_a_folder_that_is_no_more(tmp_path):
+    """The block runs nevertheless."""
+    code = "import os, stepflame; os.rmdir(os.getcwd())\nwith stepflame.record('x.rec') as run: print('trained')\nprint(run.error.what)"
+    (tmp_path / "job").mkdir()
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "job", capture_output=True, text=True, timeout=helpers.END_SECONDS, env={**os.environ, "STEPFLAME": "/bin/false", "PYTHONPATH": str(PACKAGE)})
+    assert ran.stdout.startswith("trained\n") and "Traceback" not in ran.stderr, ran.stderr
+
+
 def test_path(tmp_path, monkeypatch):
     """$STEPFLAME, else PATH, in which a script of that name is another wheel's command, which would look again."""
     assert program.path() == helpers.STEPFLAME

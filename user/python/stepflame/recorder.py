@@ -85,11 +85,14 @@ class record:
         child, self._child = self._child, None
         if not child or os.getpid() != self._owner:  # a fork of the process leaves the block, too
             return
-        status = child.end(self.end_seconds)
-        self._recording.error = None
-        if not status:
-            return
-        error = child.error()
+        try:
+            status = child.end(self.end_seconds)
+            self._recording.error = None
+            if not status:
+                return
+            error = child.error()
+        except Exception as failure:  # such as of a job that has closed all its files
+            error = StepflameError(repr(failure))
         if self.required and not value:
             raise error
         tell_once("%s ended before the block did: %s" % (self._recording.path, error))

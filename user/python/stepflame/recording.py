@@ -46,7 +46,10 @@ class Recording:
     gpu = Table()
 
     def __init__(self, path: PATH) -> None:
-        self.path = os.path.abspath(path)
+        try:
+            self.path = os.path.abspath(path)
+        except OSError:  # the working folder is no more; the program says what that means for the file
+            self.path = os.fspath(path)
         self.error: Optional[StepflameError] = None  # why there is nothing to read
         self._tables: Optional[Dict[str, "pyarrow.Table"]] = None
 
