@@ -368,6 +368,15 @@ def test_a_gpu_that_idles_is_not_throttled(tmp_path, busy, kinds):
     assert [finding["kind"] for finding in ask(generated.trained(tmp_path, 5, the_same, tables=tables, **mhz))["findings"]] == kinds
 
 
+def test_a_slow_host_whose_ranks_get_other_numbers(tmp_path):
+    """The job begins anew, and its hosts come in another order."""
+    of = lambda rank, m: (rank // 4 + (m >= 15)) % 3  # noqa: E731
+    host, pid = lambda rank, m: "node-%d" % of(rank, m), lambda rank, m: 100 + rank + 100 * (m >= 15)
+    store = generated.trained(tmp_path, 12, lambda rank, m: 120 if of(rank, m) == 1 else 100, minutes=30, hosts=3, host=host, pid=pid)
+    (finding,) = ask(store)["findings"]
+    assert (finding["kind"], finding["hosts"], finding["ranks"]) == ("slow-host", ["node-1"], list(range(8)))
+
+
 def test_a_job_that_begins_anew_often_is_one(tmp_path):
     """Each time in a minute that both of its processes have."""
     for number in range(6):

@@ -152,11 +152,13 @@ def of_ranks(job: Job, rows: list[Row], note: str) -> list[Finding]:
     for host in sorted({host for host, _ in slow}):
         ranks = {rank: slow[host, rank] for h, rank in slow if h == host}
         late = {rank for rank, (_, its) in ranks.items() if is_late_data(its)}
+        # not all that it ever had: a job that begins anew may number its ranks in another way
+        on_host = statistics.median(row["on_host"] for _, its in ranks.values() for row in its)
         for kind, kind_of_host, its_ranks in (("slow-rank", "slow-host", sorted(set(ranks) - late)), ("late-data", "late-data", sorted(late))):
             # of a host: the minutes in which half of its slow ranks were slow
             counts = Counter(m for rank in its_ranks for m in ranks[rank][0].minutes)
             times = Times.of(m for m, n in counts.items() if 2 * n >= len(its_ranks))
-            if len(its_ranks) > 1 and 2 * len(its_ranks) > len(job.ranks_of[host]) and len(times.minutes) >= LEAST_MINUTES:
+            if len(its_ranks) > 1 and 2 * len(its_ranks) > on_host and len(times.minutes) >= LEAST_MINUTES:
                 groups.append(Group(kind_of_host, host, its_ranks, times, [row for rank in its_ranks for row in ranks[rank][1]]))
             else:
                 groups += [Group(kind, host, [rank], *ranks[rank]) for rank in its_ranks]

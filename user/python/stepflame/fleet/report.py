@@ -209,7 +209,11 @@ def report_text(said: Answer) -> str:
     if off:
         moved = "; whole minutes of that are taken off all times of these hosts" if said["moved_minutes"] else ""
         worst = sorted(off, key=lambda host: -abs(off[host]))
-        lines.append(paragraph("Clocks", "of %s are wrong: %s%s" % (count(len(worst), "host"), several(["%s %+.3g s" % (line(host), off[host]) for host in worst]), moved)))
+        if said["hosts"] == 2 and len(worst) == 2:  # nobody knows whose is wrong
+            ahead = max(off.items(), key=lambda item: item[1])[0]
+            lines.append(paragraph("Clocks", "of the two hosts are %.3g s apart, and that of %s is ahead%s" % (max(off.values()) - min(off.values()), line(ahead), moved)))
+        else:
+            lines.append(paragraph("Clocks", "of %s are wrong: %s%s" % (count(len(worst), "host"), several(["%s %+.3g s" % (line(host), off[host]) for host in worst]), moved)))
     unlike = [line(host) for host, seconds in (said["clocks"] or {}).items() if seconds is None]
     if unlike:
         lines.append(paragraph("" if off else "Clocks", "%s: steps by minute are not those of the other hosts, so a clock is wrong there, or something else trains; what is said of it may be due to that" % several(unlike)))
