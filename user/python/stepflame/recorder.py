@@ -25,7 +25,10 @@ def attach(pid: int, duration: Union[None, float, str] = 10, output: Optional[PA
     Records a running process for so many seconds (or "2m"; None: until it ends), with the options of `stepflame record`: ops=True, frequency=19.
     Without an output the recording is in a temporary file, for as long as it is used.
     """
-    folder = None if output else tempfile.mkdtemp(prefix="stepflame-")
+    try:
+        folder = None if output else tempfile.mkdtemp(prefix="stepflame-")
+    except OSError as failure:
+        raise StepflameError("there is no temporary folder for the recording: %s" % failure, "name a file: output=, or check the temporary folder (TMPDIR)") from None
     recording = Recording(output or os.path.join(folder or "", "stepflame.rec"))
     if folder:
         weakref.finalize(recording, remove, folder, os.getpid())

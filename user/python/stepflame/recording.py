@@ -64,11 +64,14 @@ class Recording:
     def _export(self) -> Dict[str, "pyarrow.Table"]:
         """Of all tables. Memory is mapped, so that the files may go at once, and a table takes memory only where it is read."""
         pyarrow, tables = needed("pyarrow"), {}
-        with tempfile.TemporaryDirectory(prefix="stepflame-") as folder:
-            self._read("export", "-f", "arrow", "-o", folder)
-            for name in TABLES:
-                with pyarrow.memory_map(os.path.join(folder, name + ".arrow")) as file:
-                    tables[name] = pyarrow.ipc.open_file(file).read_all()
+        try:
+            with tempfile.TemporaryDirectory(prefix="stepflame-") as folder:
+                self._read("export", "-f", "arrow", "-o", folder)
+                for name in TABLES:
+                    with pyarrow.memory_map(os.path.join(folder, name + ".arrow")) as file:
+                        tables[name] = pyarrow.ipc.open_file(file).read_all()
+        except (OSError, pyarrow.ArrowException) as failure:
+            raise StepflameError("cannot read the tables of %s: %s" % (self.path, failure), "check the temporary folder (TMPDIR), and use the program that came with this package") from None
         return tables
 
     def table(self, name: str) -> "pyarrow.Table":

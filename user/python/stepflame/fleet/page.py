@@ -45,9 +45,10 @@ def write(fleet: Fleet, job: str, out: str | os.PathLike[str]) -> None:
     answer = report.report(fleet, job)
     data, planes, worst = collect(fleet, answer)
     text = assemble(data, planes, without_script(answer, worst))
-    temporary = Path(f"{os.fspath(out)}.{os.getpid()}.tmp")
+    temporary = Path(f"{os.fspath(out)}.{secrets.token_hex(8)}.tmp")  # cannot be guessed: nobody else can have put a link there
     try:
-        temporary.write_text(text, encoding="utf-8")
+        with open(temporary, "x", encoding="utf-8") as file:
+            file.write(text)
         os.replace(temporary, out)
     except OSError as error:
         temporary.unlink(missing_ok=True)
