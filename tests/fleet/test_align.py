@@ -214,6 +214,21 @@ def test_a_clock_that_is_minutes_off_changes_no_answer(tmp_path, ahead):
     assert "minutes" in report.report_text(wrong) and "Clocks" not in report.report_text(right)
 
 
+def test_ranks_whose_collectives_are_not_seen(tmp_path):
+    """Their steps have rows, whose ends tell nothing then: the lengths do. A finding names the recordings by the times that its minutes count as."""
+    ahead = lambda rank: 10 * (rank == 3)  # noqa: E731
+    at = lambda rank, m: (generated.BEGIN + m + ahead(rank)) * 60_000_000  # noqa: E731
+    key = lambda rank: {"job": "train", "host": "node-%d" % rank, "pid": 100 + rank, "rank": rank}  # noqa: E731
+    steps = [{**key(rank), "minute": at(rank, m), "start": at(rank, m), "step": m, "duration_ns": 1024, "forward_ns": 1024} for rank in range(8) for m in range(45)]
+    ranks = [{**key(rank), "since": at(rank, 0), "until": at(rank, 10)} for rank in range(8)]
+    store = generated.trained(tmp_path, 8, late_shard, 45, minute=at, tables={"steps": steps, "ranks": ranks})
+    said = report.report(generated.duckdb(store, job="train"), "train")
+    assert said["clocks"] == {"node-3": 600.0} and said["moved_minutes"] == {"node-3": 10}
+    (finding,) = said["findings"]
+    assert finding["ranks"] == [3] and [row["pid"] for row in finding["recordings"]] == [103]
+    assert finding["recordings"][0]["since"].timestamp() == generated.BEGIN * 60
+
+
 def test_lengths_that_tell_nothing_move_no_minutes(tmp_path):
     """Ranks that do not meet, all minutes alike, two hosts, a few minutes."""
     rng = np.random.default_rng(1)

@@ -131,6 +131,22 @@ def test_a_host_that_lies(store, lie):
     assert said["hosts_that_lie"] == [{"host": "node-00001", "n": changed}]
 
 
+def test_compare_names_a_host_that_lies(store):
+    changed = change(file_of(store, "windows", 1), lambda t: pc.equal(t.column("rank"), 9), data_ns=-5)
+    fleet = generated.duckdb(str(store), job="train")
+    said = report.compare(fleet, fleet, ("train", "train"))
+    assert len(said["left_out"]) == 1 and said["left_out"][0].startswith("host node-00001 lies: %d rows" % changed)
+
+
+def test_names_of_tables_have_no_case(store):
+    assert generated.duckdb(str(store)).run("SELECT count(DISTINCT host) AS n FROM WINDOWS") == [{"n": 3}]
+
+
+def test_columns_of_one_name_are_both_there(store):
+    rows = generated.duckdb(str(store)).run("SELECT a.host, b.host, a.host AS host_1 FROM windows a JOIN ranks b ON a.host <> b.host LIMIT 1")
+    assert [list(row) for row in rows] == [["host", "host_1", "host_1_1"]] and rows[0]["host"] == rows[0]["host_1_1"] != rows[0]["host_1"]
+
+
 def test_json_has_no_nan(store, capsys):
     query = "SELECT 'nan'::DOUBLE AS a, ['inf'::DOUBLE, 1] AS b, {'c': '-inf'::DOUBLE} AS d FROM windows LIMIT 1"
     assert cli.main(["sql", query, "--json", "--store", str(store)]) == 0
@@ -199,6 +215,30 @@ def test_clocks_that_disagree(made):
     said = ask(Path(store))
     assert said["findings"] == [] and said["clocks"] == {"node-00001": pytest.approx(100, abs=0.05), "node-00002": pytest.approx(-0.5, abs=0.05)}
     assert "Clocks" in report.report_text(said)
+
+
+def test_of_two_clocks_nobody_knows_which_is_wrong(tmp_path):
+    store = generated.generate(tmp_path, "--ranks", "2", "--hours", "0.2", "--checkpoints", "0", "--skew", "0=0")
+    part = store / "v1"
+    for path in sorted(part.rglob("node-*.parquet")):
+        table = pq.ParquetFile(path).read()
+        two = []
+        for rank, host in enumerate(("node-a", "node-b")) if "rank" in table.schema.names else ():
+            rows = table.filter(pc.equal(table.column("rank"), rank))
+            for name in rows.schema.names:
+                at = rows.schema.get_field_index(name)
+                if name == "host":
+                    rows = rows.set_column(at, rows.schema.field(at), pa.array([host] * len(rows), rows.schema.field(at).type))
+                elif rank and pa.types.is_timestamp(rows.schema.field(at).type):
+                    rows = rows.set_column(at, rows.schema.field(at), pc.add(rows.column(at), pa.scalar(120 * 10**6, pa.duration("us"))))
+            two.append((host, rows))
+        for host, rows in two:
+            pq.write_table(rows, path.with_name(host + "-10.parquet"))
+        if two:
+            path.unlink()
+    said = ask(store)
+    assert {host: round(seconds) for host, seconds in said["clocks"].items()} == {"node-a": -60, "node-b": 60} and said["findings"] == []
+    assert "Clocks      of the two hosts are 120 s apart, and that of node-b is ahead; whole minutes" in report.report_text(said)
 
 
 def test_names_that_somebody_else_wrote(tmp_path):

@@ -25,7 +25,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "links": {"share": 0.03, "deviations": 6},
     "clocks": {"deviations": 6},
     "stall_ranks": {"m": 29893604, "lost": 29.8e9},
-    "alone": ALONE,
+    "alone": {**ALONE, "gpus": ["NVIDIA H100 80GB HBM3"]},
     "places": BESIDE,
     "stacks": BESIDE,
     "steps_of": BESIDE,

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import generated
@@ -276,6 +278,113 @@ def test_a_stall_of_few_ranks(tmp_path, ranks):
 def test_a_stall_of_one_of_two_that_do_not_wait(tmp_path):
     longest = {"longest_ns": lambda rank, minute: (5000 if (rank, minute) == (1, 10) else 100) * generated.MS}
     assert ask(generated.trained(tmp_path, 2, the_same, waits=False, **longest))["findings"] == []
+
+
+def test_one_rank_is_not_all(tmp_path):
+    """The others have ended; it is at work on one step for another minute."""
+    own = lambda rank, m: 100 if m < 20 else 400 if rank == 0 else 0  # noqa: E731
+    there = lambda rank, m: m < 20 or rank == 0  # noqa: E731
+    more = {"steps": lambda r, m: 100 * there(r, m), "comm_ns": lambda r, m: 2000 * generated.MS * there(r, m), "step_ns": lambda r, m: (100 * own(r, m) + 2000 * there(r, m)) * generated.MS}
+    more |= {"longest_ns": lambda r, m: (30_000 if m == 20 else 120) * there(r, m) * generated.MS}
+    fleet = generated.duckdb(generated.trained(tmp_path, 4, own, minutes=21, **more), job="train")
+    assert report.report(fleet, "train")["findings"] == [] and fleet.count_odd("windows") == []
+
+
+# --- slow links, and what looks like one ---
+
+
+def samples_of(ranks: int, minutes: int, per_host: int, ns: Callable[[int, int], dict[str, float]]) -> dict[str, list[dict[str, object]]]:
+    """Samples of collectives, ns(rank, minute) by place."""
+    names = sorted({place for rank in range(ranks) for place in ns(rank, 0)})
+    rows = [
+        {"job": "train", "host": "node-%d" % (rank // per_host), "pid": 100 + rank, "rank": rank, "minute": (generated.BEGIN + m) * 60_000_000, "phase": "comm", "main": True, "stack": names.index(place), "n": 1, "weight_ns": round(its)}
+        for rank in range(ranks) for m in range(minutes) for place, its in ns(rank, m).items() if its
+    ]  # fmt: skip
+    return {"samples": rows, "stacks": [{"stack": number, "frames": ["train.py:1 main", name]} for number, name in enumerate(names)]}
+
+
+@pytest.mark.parametrize("paces", ("alike", "apart"))
+@pytest.mark.parametrize("ahead", (1.5, -1.5, 10))
+def test_a_clock_that_is_wrong_is_no_slow_link(tmp_path, paces, ahead):
+    """Rank 3's data is late in four minutes of twenty: by its clock, node-1 waits for it at other times than the rest."""
+    minutes = 60
+    own = lambda rank, m: 400 + (10 * ((7 * m) % 5) if paces == "apart" else 0) + 0.3 * rank + (60 if rank == 3 and 5 <= m % 20 < 9 else 0)  # noqa: E731
+
+    def of(rank: int, m: int, what: Callable[[int], float]) -> float:
+        """By the clock of the rank's host: half a minute each of two."""
+        return (what(math.floor(m - ahead)) + what(math.ceil(m - ahead))) / 2 if rank == 1 else what(m)
+
+    mine = lambda rank, m: of(rank, m, lambda at: own(rank, at))  # noqa: E731
+    comm = lambda rank, m: 100 * round((of(rank, m, lambda at: max(own(r, at) for r in range(5))) - mine(rank, m) + 20) * generated.MS)  # noqa: E731
+    step = lambda rank, m: 100 * round(mine(rank, m) * generated.MS) + comm(rank, m)  # noqa: E731
+    tables = samples_of(5, minutes, 1, lambda rank, m: {"train.py:9 reduce": comm(rank, m)})
+    more = {"comm_ns": comm, "step_ns": step, "longest_ns": lambda rank, m: step(rank, m) // 100, "oncpu_ns": 0}
+    said = ask(generated.trained(tmp_path, 5, mine, minutes, tables=tables, **more))
+    assert [(finding["kind"], finding["ranks"]) for finding in said["findings"]] == [("slow-rank", [3])]
+
+
+def test_a_slow_link(tmp_path):
+    """Between hosts all wait for node-2, whose ranks wait longer in their own collective before."""
+    inner = lambda rank, m: (31 if rank // 4 == 2 and m >= 10 else 1) * 100 * generated.MS  # noqa: E731
+    comm = lambda rank, m: (20 + 30 * (m >= 10)) * 100 * generated.MS  # noqa: E731
+    tables = samples_of(12, 20, 4, lambda rank, m: {"train.py:8 inside": inner(rank, m), "train.py:9 between": comm(rank, m) - inner(rank, m)})
+    step = lambda rank, m: 10_000 * generated.MS + comm(rank, m)  # noqa: E731
+    (finding,) = ask(generated.trained(tmp_path, 12, the_same, hosts=3, tables=tables, comm_ns=comm, step_ns=step, oncpu_ns=0))["findings"]
+    assert (finding["kind"], finding["hosts"], finding["excess_ns"]) == ("slow-link", ["node-2"], pytest.approx(30e6))
+
+
+def test_a_straggler_without_samples_in_a_collective_is_no_slow_link(tmp_path):
+    """Rank 0 waits for nobody, so that it has none there; the other ranks of its host wait for it first."""
+    own = lambda rank, m: 130 if rank == 0 else 100  # noqa: E731
+    inner = lambda rank, m: (0 if rank == 0 else 30 if rank < 4 else 1) * 100 * generated.MS  # noqa: E731
+    comm = lambda rank: (20 if rank == 0 else 50) * 100 * generated.MS  # noqa: E731
+    tables = samples_of(12, 20, 4, lambda rank, m: {"train.py:8 inside": inner(rank, m), "train.py:9 between": comm(rank) - inner(rank, m)})
+    found = ask(generated.trained(tmp_path, 12, own, hosts=3, tables=tables, oncpu_ns=0))["findings"]
+    assert [(finding["kind"], finding["ranks"]) for finding in found] == [("slow-rank", [0])]
+
+
+# --- clocks of GPUs ---
+
+
+def gpus(ranks: int, name: Callable[[int], str]) -> list[dict[str, object]]:
+    at = {"job": "train", "since": generated.BEGIN * 60_000_000, "until": (generated.BEGIN + 20) * 60_000_000}
+    return [{**at, "host": "node-%d" % rank, "pid": 100 + rank, "rank": rank, "gpu": name(rank)} for rank in range(ranks)]
+
+
+@pytest.mark.parametrize("ranks", (5, 6))
+def test_another_gpu_is_not_throttled(tmp_path, ranks):
+    """Rank 0 has an older one, which is slower, and has a lower clock; so has rank 1 in one of the two."""
+    old = lambda rank: rank < ranks - 4  # noqa: E731
+    tables = {"ranks": gpus(ranks, lambda rank: "A100" if old(rank) else "H100")}
+    mhz = {"gpu_mhz": lambda rank, m: 1410.0 if old(rank) else 1980.0, "gpu_busy": 0.9}
+    said = ask(generated.trained(tmp_path, ranks, lambda rank, m: 130 if rank == 0 else 100, tables=tables, **mhz))
+    assert [(finding["kind"], finding["ranks"]) for finding in said["findings"]] == [("slow-rank", [0])]
+
+
+@pytest.mark.parametrize("busy, kinds", ((0.9, ["throttled-gpu"]), (0.1, [])))
+def test_a_gpu_that_idles_is_not_throttled(tmp_path, busy, kinds):
+    tables = {"ranks": gpus(5, lambda rank: "H100")}
+    mhz = {"gpu_mhz": lambda rank, m: 345.0 if rank == 1 else 1980.0, "gpu_busy": lambda rank, m: busy if rank == 1 else 0.9}
+    assert [finding["kind"] for finding in ask(generated.trained(tmp_path, 5, the_same, tables=tables, **mhz))["findings"]] == kinds
+
+
+def test_a_slow_host_whose_ranks_get_other_numbers(tmp_path):
+    """The job begins anew, and its hosts come in another order."""
+    of = lambda rank, m: (rank // 4 + (m >= 15)) % 3  # noqa: E731
+    host, pid = lambda rank, m: "node-%d" % of(rank, m), lambda rank, m: 100 + rank + 100 * (m >= 15)
+    store = generated.trained(tmp_path, 12, lambda rank, m: 120 if of(rank, m) == 1 else 100, minutes=30, hosts=3, host=host, pid=pid)
+    (finding,) = ask(store)["findings"]
+    assert (finding["kind"], finding["hosts"], finding["ranks"]) == ("slow-host", ["node-1"], list(range(8)))
+
+
+def test_a_job_that_begins_anew_often_is_one(tmp_path):
+    """Each time in a minute that both of its processes have."""
+    for number in range(6):
+        minute = lambda rank, m, number=number: (generated.BEGIN + 4 * number + m) * 60_000_000  # noqa: E731
+        store = generated.trained(tmp_path, 3, last_is_slow(3), minutes=5, minute=minute, pid=lambda rank, m, number=number: 100 + 10 * number + rank)
+    said = ask(store)
+    assert said["twice"] == [] and len(said["restarts"]) == 15 and [(f["kind"], f["ranks"]) for f in said["findings"]] == [("slow-rank", [2])]
+    assert report.hosts(generated.duckdb(store))["jobs_of_one_name"] == []
 
 
 # --- compare ---

@@ -141,6 +141,25 @@ def test_another_process_with_that_host_and_pid(bench, other, n):
     assert [text.partition(" of ")[0] for text in counts.left_out] == (["host %s: 2 minutes" % other.get("host", "h_1")] if n else [])
 
 
+def test_two_hosts_whose_names_make_one(bench):
+    """In one recording, as `merge` makes it: the import has one lock for both."""
+    of = [minutes({0: 60}, host=host, pid=pid) for pid, host in enumerate(("h/1", "h_1"))]
+    both = {name: pa.concat_tables([tables[name] for tables in of]).unify_dictionaries().combine_chunks() for name in of[0]}
+    path = bench.recording(both)
+    command = [sys.executable, "-c", "import sys\nfrom stepflame.fleet import store\nprint(sorted(store.Import(sys.argv[1], 'c', sys.argv[2]).run(sys.argv[3:]).hosts))"]
+    ran = subprocess.run([*command, bench.store, bench.program, path], capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(generated.ROOT / "user/python")})
+    assert ran.stdout == "['h/1', 'h_1']\n", ran.stderr
+
+
+def test_gpu_time_counts_once(bench):
+    """A window of CUPTI that lasts: an import in each of two hours, and one more."""
+    for last, ns in ((58, 10), (59, 20), (61, 50)):
+        at = {"job": "j", "host": "h1", "pid": 7, "rank": 0, "device": 0, "since": HOUR, "until": HOUR + last * MINUTE}
+        rows = [{**at, "kind": "time", "name": name, "ns": ns * share} for name, share in (("compute", 3), ("idle_host", 1))]
+        bench.bring(bench.recording({**minutes({0: 60}), "gpu": generated.as_exported(rows, "gpu")}))
+    assert generated.duckdb(str(bench.store), job="j").ask("gpu_time") == [{"name": "compute", "ns": 150}, {"name": "idle_host", "ns": 50}]
+
+
 def test_a_recording_that_grows(bench):
     """As the ring of watch does, from one import to the next: nothing of it is in two parts."""
     counts = [bench.bring(bench.recording(minutes(seen, mark=mark))) for mark, seen in enumerate(({0: 60, 1: 10}, {0: 60, 1: 45}, {1: 60, 2: 30}), 1)]

@@ -40,6 +40,29 @@ def test_command():
         assert (ours.returncode, ours.stdout, ours.stderr) == (program.returncode, program.stdout, program.stderr)
 
 
+def test_a_folder_that_is_no_more(tmp_path):
+    """The block runs nevertheless."""
+    code = "import os, stepflame; os.rmdir(os.getcwd())\nwith stepflame.record('x.rec') as run: print('trained')\nprint(run.error.what)"
+    (tmp_path / "job").mkdir()
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "job", capture_output=True, text=True, timeout=helpers.END_SECONDS, env={**os.environ, "STEPFLAME": "/bin/false", "PYTHONPATH": str(PACKAGE)})
+    assert ran.stdout.startswith("trained\n") and "Traceback" not in ran.stderr, ran.stderr
+
+
+def test_all_errors_are_its_own(tmp_path, monkeypatch):
+    """Also where there is no temporary folder, or the program is another version, which has not all tables."""
+    run = stepflame.load(Path(__file__).parents[1] / "data/recordings/plain.rec")
+    (tmp_path / "stepflame").write_text("#!/bin/sh\n")
+    (tmp_path / "stepflame").chmod(0o755)
+    monkeypatch.setattr(program, "path", lambda: str(tmp_path / "stepflame"))
+    with pytest.raises(stepflame.StepflameError, match="cannot read the tables of .*plain.rec: .*ranks.arrow"):
+        run.table("steps")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    with pytest.raises(stepflame.StepflameError, match="cannot read the tables of"):
+        run.table("steps")
+    with pytest.raises(stepflame.StepflameError, match="there is no temporary folder"):
+        stepflame.attach(1)
+
+
 def test_path(tmp_path, monkeypatch):
     """$STEPFLAME, else PATH, in which a script of that name is another wheel's command, which would look again."""
     assert program.path() == helpers.STEPFLAME

@@ -46,6 +46,6 @@ def main() -> None:
 
     try:
         path = program.path()
+        os.execv(path, ["stepflame", *sys.argv[1:]])
     except Exception as error:
         sys.exit("stepflame: error: %s" % error)
-    os.execv(path, ["stepflame", *sys.argv[1:]])

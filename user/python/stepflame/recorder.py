@@ -25,7 +25,10 @@ def attach(pid: int, duration: Union[None, float, str] = 10, output: Optional[PA
     Records a running process for so many seconds (or "2m"; None: until it ends), with the options of `stepflame record`: ops=True, frequency=19.
     Without an output the recording is in a temporary file, for as long as it is used.
     """
-    folder = None if output else tempfile.mkdtemp(prefix="stepflame-")
+    try:
+        folder = None if output else tempfile.mkdtemp(prefix="stepflame-")
+    except OSError as failure:
+        raise StepflameError("there is no temporary folder for the recording: %s" % failure, "name a file: output=, or check the temporary folder (TMPDIR)") from None
     recording = Recording(output or os.path.join(folder or "", "stepflame.rec"))
     if folder:
         weakref.finalize(recording, remove, folder, os.getpid())
@@ -85,11 +88,14 @@ class record:
         child, self._child = self._child, None
         if not child or os.getpid() != self._owner:  # a fork of the process leaves the block, too
             return
-        status = child.end(self.end_seconds)
-        self._recording.error = None
-        if not status:
-            return
-        error = child.error()
+        try:
+            status = child.end(self.end_seconds)
+            self._recording.error = None
+            if not status:
+                return
+            error = child.error()
+        except Exception as failure:  # such as of a job that has closed all its files
+            error = StepflameError(repr(failure))
         if self.required and not value:
             raise error
         tell_once("%s ended before the block did: %s" % (self._recording.path, error))

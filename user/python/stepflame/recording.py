@@ -46,7 +46,10 @@ class Recording:
     gpu = Table()
 
     def __init__(self, path: PATH) -> None:
-        self.path = os.path.abspath(path)
+        try:
+            self.path = os.path.abspath(path)
+        except OSError:  # the working folder is no more; the program says what that means for the file
+            self.path = os.fspath(path)
         self.error: Optional[StepflameError] = None  # why there is nothing to read
         self._tables: Optional[Dict[str, "pyarrow.Table"]] = None
 
@@ -61,11 +64,14 @@ class Recording:
     def _export(self) -> Dict[str, "pyarrow.Table"]:
         """Of all tables. Memory is mapped, so that the files may go at once, and a table takes memory only where it is read."""
         pyarrow, tables = needed("pyarrow"), {}
-        with tempfile.TemporaryDirectory(prefix="stepflame-") as folder:
-            self._read("export", "-f", "arrow", "-o", folder)
-            for name in TABLES:
-                with pyarrow.memory_map(os.path.join(folder, name + ".arrow")) as file:
-                    tables[name] = pyarrow.ipc.open_file(file).read_all()
+        try:
+            with tempfile.TemporaryDirectory(prefix="stepflame-") as folder:
+                self._read("export", "-f", "arrow", "-o", folder)
+                for name in TABLES:
+                    with pyarrow.memory_map(os.path.join(folder, name + ".arrow")) as file:
+                        tables[name] = pyarrow.ipc.open_file(file).read_all()
+        except (OSError, pyarrow.ArrowException) as failure:
+            raise StepflameError("cannot read the tables of %s: %s" % (self.path, failure), "check the temporary folder (TMPDIR), and use the program that came with this package") from None
         return tables
 
     def table(self, name: str) -> "pyarrow.Table":

@@ -135,6 +135,17 @@ def plain(value: Any) -> Any:
     return value
 
 
+def distinct(names: list[str]) -> list[str]:
+    """Of two columns of one name, as a join may have them, none is lost."""
+    found: list[str] = []
+    for name in names:
+        others = 0
+        while (name + "_%d" % others if others else name) in found:
+            others += 1
+        found.append(name + "_%d" % others if others else name)
+    return found
+
+
 class DuckDB:
     to_us = "epoch_us(%s)"
     leaf = "frames[-1]"
@@ -182,7 +193,7 @@ class DuckDB:
 
     def run(self, sql: str) -> list[Row]:
         cursor = self.connection.execute(sql)
-        names = [column[0] for column in cursor.description or ()]
+        names = distinct([column[0] for column in cursor.description or ()])
         return [dict(zip(names, map(plain, row))) for row in cursor.fetchall()]
 
     def may_be_files(self, error: Exception) -> bool:
@@ -245,7 +256,9 @@ class Spark:
         self.session.sql("CACHE TABLE " + view)
 
     def run(self, sql: str) -> list[Row]:
-        return [{name: plain(value) for name, value in row.asDict().items()} for row in self.session.sql(sql).collect()]
+        frame = self.session.sql(sql)
+        names = distinct(frame.columns)
+        return [dict(zip(names, map(plain, row))) for row in frame.collect()]
 
     def may_be_files(self, error: Exception) -> bool:
         return not isinstance(error, self.of_the_query)
@@ -335,7 +348,7 @@ class Fleet:
     def run(self, sql: str, names: set[str] | None = None) -> list[Row]:
         """As if all files were good; when that fails, again without those that are not: by their footers, else by all that is in them.
         names: among which are the tables that it asks."""
-        words = names or set(re.findall(r"\w+", sql))
+        words = names or set(re.findall(r"\w+", sql.lower()))  # SQL's names have no case
         tables = [table for table in schema.TABLES if table in words or "odd_" + table in words or table == "ranks" and self.scope.uid is not None]
         if self.engine.asks is not self:  # the views are of another one
             self.engine.asks = self

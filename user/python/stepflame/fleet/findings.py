@@ -56,6 +56,7 @@ class Job:
     last: int
     ranks_of: dict[str, set[int]]  # by host
     has_gpu: bool
+    gpu_of: dict[tuple[str, int], str] = field(default_factory=dict)  # the names of GPUs, by host and rank
     doubts: list[str] = field(default_factory=list)  # why it is not known that nothing holds it up
 
 
@@ -151,11 +152,13 @@ def of_ranks(job: Job, rows: list[Row], note: str) -> list[Finding]:
     for host in sorted({host for host, _ in slow}):
         ranks = {rank: slow[host, rank] for h, rank in slow if h == host}
         late = {rank for rank, (_, its) in ranks.items() if is_late_data(its)}
+        # not all that it ever had: a job that begins anew may number its ranks in another way
+        on_host = statistics.median(row["on_host"] for _, its in ranks.values() for row in its)
         for kind, kind_of_host, its_ranks in (("slow-rank", "slow-host", sorted(set(ranks) - late)), ("late-data", "late-data", sorted(late))):
             # of a host: the minutes in which half of its slow ranks were slow
             counts = Counter(m for rank in its_ranks for m in ranks[rank][0].minutes)
             times = Times.of(m for m, n in counts.items() if 2 * n >= len(its_ranks))
-            if len(its_ranks) > 1 and 2 * len(its_ranks) > len(job.ranks_of[host]) and len(times.minutes) >= LEAST_MINUTES:
+            if len(its_ranks) > 1 and 2 * len(its_ranks) > on_host and len(times.minutes) >= LEAST_MINUTES:
                 groups.append(Group(kind_of_host, host, its_ranks, times, [row for rank in its_ranks for row in ranks[rank][1]]))
             else:
                 groups += [Group(kind, host, [rank], *ranks[rank]) for rank in its_ranks]
@@ -166,6 +169,11 @@ def of_ranks(job: Job, rows: list[Row], note: str) -> list[Finding]:
 def others_waited(excess: float, more: float) -> bool:
     """Ranks that train together wait for who is late. Those that do not are not held up, however long it takes."""
     return more >= 0.5 * excess
+
+
+def together(excess: float, apart: float) -> bool:
+    """Hosts that train together have equal steps in a minute: one whose steps are longer by what it waits is at other steps than they."""
+    return apart < 0.5 * excess
 
 
 def doubt(job: Job, ranks: list[tuple[str, int]], what: str) -> None:
@@ -223,7 +231,8 @@ def ends(job: Job, times: Times) -> int | None:
 
 
 def alone(job: Job, hosts: list[str], ranks: list[int], minutes: list[int]) -> tuple[Row, Row]:
-    rows = {row["it"]: row for row in job.fleet.ask("alone", ranks=ranks, hosts=hosts, minutes=minutes)}
+    gpus = sorted({job.gpu_of.get((host, rank), "") for host in hosts for rank in ranks})
+    rows = {row["it"]: row for row in job.fleet.ask("alone", ranks=ranks, hosts=hosts, minutes=minutes, gpus=gpus)}
     return rows.get(1, {}), rows.get(0, {})
 
 
@@ -298,8 +307,16 @@ def low_clocks(job: Job, found: list[Finding]) -> list[Finding]:
 
 def slow_links(job: Job) -> list[Finding]:
     by_place: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    apart: dict[str, set[int]] = defaultdict(set)
     for row in job.fleet.ask("links", share=SHARE, deviations=DEVIATIONS):
-        by_place[row["place"]][row["host"]].append(row)
+        if together(row["excess"], row["apart"]):
+            by_place[row["place"]][row["host"]].append(row)
+        else:
+            apart[row["host"]].add(row["m"])
+    many = max(LEAST_MINUTES, OFTEN * (job.last - job.first + 1))
+    for host, minutes in apart.items():
+        if len(minutes) >= many:
+            job.doubts.append("host %s waits longer in a collective in %d minutes, in which its steps are longer than the others', too: its clock is another one, or it does not train with them" % (line(host), len(minutes)))
     found = []
     for place, by_host in by_place.items():
         times_of = {host: Times.of(row["m"] for row in rows).lasting() for host, rows in by_host.items()}

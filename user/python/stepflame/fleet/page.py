@@ -45,9 +45,10 @@ def write(fleet: Fleet, job: str, out: str | os.PathLike[str]) -> None:
     answer = report.report(fleet, job)
     data, planes, worst = collect(fleet, answer)
     text = assemble(data, planes, without_script(answer, worst))
-    temporary = Path(f"{os.fspath(out)}.{os.getpid()}.tmp")
+    temporary = Path(f"{os.fspath(out)}.{secrets.token_hex(8)}.tmp")  # cannot be guessed: nobody else can have put a link there
     try:
-        temporary.write_text(text)
+        with open(temporary, "x", encoding="utf-8") as file:
+            file.write(text)
         os.replace(temporary, out)
     except OSError as error:
         temporary.unlink(missing_ok=True)
@@ -234,7 +235,7 @@ def recordings(fleet: Fleet, number_of: dict[tuple[str, int], int]) -> dict[str,
     """Which recordings have a rank, and the minutes between which they do: [row, pid, machine, path, first, last], as columns, texts by number."""
     texts: dict[str, int] = {}
     rows = []
-    for row in fleet.ask("recordings", all=True, hosts=(), most=RECORDINGS):
+    for row in report.recordings(fleet, all=True, hosts=(), most=RECORDINGS):
         number = number_of.get((row["host"], row["who"]))
         if number is not None:
             named = (texts.setdefault(row[key], len(texts)) for key in ("machine", "path"))
@@ -270,7 +271,7 @@ def assemble(data: dict[str, Any], planes: dict[str, Array], noscript: str) -> s
     head = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
     body = len(head).to_bytes(4, "little") + head + b"".join(plane.tobytes() for plane in planes.values())
     packed = base64.b64encode(gzip.compress(body, 9, mtime=0)).decode()
-    part = {name: (FOLDER / name).read_text() for name in ("page.html", "page.css", *SCRIPTS)}
+    part = {name: (FOLDER / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", *SCRIPTS)}
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="%s">\n'
         '<meta name="viewport" content="width=device-width">\n<title>stepflame fleet</title>\n<style nonce="%s">\n%s</style>\n</head>\n<body>\n%s'

@@ -38,9 +38,7 @@ def report(fleet: Fleet, name: str) -> Answer:
     if not jobs:
         raise no_rows(fleet, name)
     job, processes = one_cluster(jobs, name), fleet.ask("processes")
-    told = clocks(fleet, {(p["host"], p["pid"]) for p in processes} if fleet.scope.uid is not None else None)
-    if told is None:
-        told = clocks_by_minutes(fleet)
+    told = clocks(fleet, {p["host"] for p in processes}, {(p["host"], p["pid"]) for p in processes} if fleet.scope.uid is not None else None)
     ahead = {host: round(seconds / 60) for host, seconds in (told or {}).items() if seconds and round(seconds / 60)}
     if ahead:
         fleet.align(ahead)
@@ -65,7 +63,8 @@ def report(fleet: Fleet, name: str) -> Answer:
         ranks_of: dict[str, set[int]] = defaultdict(set)
         for p in processes:
             ranks_of[p["host"]].add(p["who"])
-        asked = findings.Job(fleet, job["first_m"], job["last_m"], ranks_of, bool(said["with_gpu"]))
+        gpu_of = {(p["host"], p["who"]): p["gpu"] or "" for p in processes}
+        asked = findings.Job(fleet, job["first_m"], job["last_m"], ranks_of, bool(said["with_gpu"]), gpu_of)
         said["findings"] = with_recordings(fleet, [finding.as_dict() for finding in findings.find(asked)])
         if not said["findings"] and job["ranks"] > 1:
             in_steps = spent["seen"] - spent["between_steps"]
@@ -82,7 +81,7 @@ def report(fleet: Fleet, name: str) -> Answer:
 def with_recordings(fleet: Fleet, found: list[Answer]) -> list[Answer]:
     """Each finding with the recordings that have its ranks in its times: those of them first that have most of these."""
     hosts = sorted({host for finding in found for host in finding["hosts"]})
-    rows = fleet.ask("recordings", all=False, hosts=hosts, most=200) if hosts else []
+    rows = recordings(fleet, all=False, hosts=hosts, most=200) if hosts else []
     for finding in found:
         times = [[datetime.datetime.fromisoformat(at.replace("Z", "+00:00")) for at in span] for span in finding["times"]]
         its = []
@@ -95,21 +94,33 @@ def with_recordings(fleet: Fleet, found: list[Answer]) -> list[Answer]:
     return found
 
 
+def recordings(fleet: Fleet, **parameters: Any) -> list[Row]:
+    """With the times that the minutes of their ranks count as."""
+    rows = fleet.ask("recordings", **parameters)
+    for row in rows:
+        ahead = datetime.timedelta(minutes=fleet.ahead.get(row["host"], 0))
+        row["since"], row["until"] = row["since"] - ahead, row["until"] - ahead
+    return rows
+
+
 def one_cluster(jobs: list[Row], name: str) -> Row:
     if len(jobs) > 1:
         raise StepflameError("job %s ran in %d clusters: %s" % (name, len(jobs), several([job["cluster"] for job in jobs])), "choose one with --cluster", 2)
     return jobs[0]
 
 
-def clocks(fleet: Fleet, processes: set[tuple[str, int]] | None) -> dict[str, float | None] | None:
-    """Of these processes, or of all: seconds by which hosts' clocks are wrong, as the ends of the same steps tell; None where steps have no rows, or too many."""
+def clocks(fleet: Fleet, hosts: set[str], processes: set[tuple[str, int]] | None) -> dict[str, float | None] | None:
+    """Of these processes, or of all: seconds by which hosts' clocks are wrong, as the ends of the same steps tell. Of hosts of which these tell nothing,
+    for steps have no rows, or too many, or ranks do not meet: as the lengths of steps tell."""
     files = [] if fleet.remote else glob.glob("%s/%s" % (glob.escape(fleet.root), fleet.scope.pattern("steps")))
     if not files or sum(map(os.path.getsize, files)) > MOST_STEPS_BYTES:
-        return None
+        return clocks_by_minutes(fleet)
     from .align import align  # it wants numpy
 
     found = align(os.path.dirname(fleet.root), fleet.scope, processes)
-    return {host: found.clocks[host] / 1e9 for host in found.disagree}
+    others = (clocks_by_minutes(fleet) if hosts - set(found.clocks) else None) or {}
+    by_steps = {host: found.clocks[host] / 1e9 for host in found.disagree}
+    return {**{host: seconds for host, seconds in others.items() if host not in found.clocks}, **by_steps}
 
 
 def clocks_by_minutes(fleet: Fleet) -> dict[str, float | None] | None:
@@ -198,7 +209,11 @@ def report_text(said: Answer) -> str:
     if off:
         moved = "; whole minutes of that are taken off all times of these hosts" if said["moved_minutes"] else ""
         worst = sorted(off, key=lambda host: -abs(off[host]))
-        lines.append(paragraph("Clocks", "of %s are wrong: %s%s" % (count(len(worst), "host"), several(["%s %+.3g s" % (line(host), off[host]) for host in worst]), moved)))
+        if said["hosts"] == 2 and len(worst) == 2:  # nobody knows whose is wrong
+            ahead = max(off.items(), key=lambda item: item[1])[0]
+            lines.append(paragraph("Clocks", "of the two hosts are %.3g s apart, and that of %s is ahead%s" % (max(off.values()) - min(off.values()), line(ahead), moved)))
+        else:
+            lines.append(paragraph("Clocks", "of %s are wrong: %s%s" % (count(len(worst), "host"), several(["%s %+.3g s" % (line(host), off[host]) for host in worst]), moved)))
     unlike = [line(host) for host, seconds in (said["clocks"] or {}).items() if seconds is None]
     if unlike:
         lines.append(paragraph("" if off else "Clocks", "%s: steps by minute are not those of the other hosts, so a clock is wrong there, or something else trains; what is said of it may be due to that" % several(unlike)))
@@ -248,6 +263,8 @@ def compare(a: Fleet, b: Fleet, names: tuple[str, str]) -> Answer:
         # those of one alone would all be new
         said[kind] = differences(step, *(per_step(rows, rows[0]["steps"], ("kind", "name"), "self") for rows in both)) if all(both) else []
         said["not_compared"] += [kind] if any(both) and not all(both) else []
+    for fleet in (a, b):
+        fleet.count_odd("windows")
     said["left_out"] = sorted(set(a.left_out() + b.left_out()))
     return said
 

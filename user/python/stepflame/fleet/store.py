@@ -269,6 +269,8 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
     try:
         with open(temporary, "xb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())  # else after a power failure the new name may have no content, of a recording that is known as imported
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -372,8 +374,9 @@ class Import:
         by_table = {name: export.parts(name) for name in (*CUMULATIVE_TABLES, "windows")}
         hosts = sorted({part.host for parts in by_table.values() for part in parts})
         with contextlib.ExitStack() as locks:
-            for host in hosts:  # sorted: two imports of the same hosts cannot wait for each other
-                locks.enter_context(locked(self.own / (safe_name(host) + ".lock")))
+            # sorted: two imports of the same hosts cannot wait for each other; each once, for names of two hosts can make one, and a lock waits for itself
+            for name in sorted({safe_name(host) for host in hosts}):
+                locks.enter_context(locked(self.own / (name + ".lock")))
             for part in sorted(by_table["windows"]):
                 self.minutes(export, part)
             for name in CUMULATIVE_TABLES:
