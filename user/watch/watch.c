@@ -711,6 +711,7 @@ static int renew_ring(struct watch *watch, const struct session_progress *progre
 	if (progress->elapsed_ns < watch->options->renew_ns || watch->event_ns ||
 	    !watched_jobs__all_ended(&watch->jobs) || events__busy(&watch->events))
 		return 0;
+	metrics__name(&watch->metrics, &watch->jobs);
 	watched_jobs__free(&watch->jobs);
 	return end_session(watch, true) ?: begin_session(watch);
 }
