@@ -15,7 +15,8 @@
  * TRIGGER_STRAGGLER_PERCENT of its own work.
  *
  * A stall: a process that has made steps ends none, and neither an action nor a label, for a given
- * time; or, without one, for ten times its median step, but at least a minute.
+ * time; or, without one, for ten times its median step, but at least a minute. Not while another process
+ * of its job, which ends no steps either, ends actions or labels: it may wait for that one.
  *
  * A bad end: a process that has made steps is killed by a signal, but for SIGINT and SIGTERM, or ends
  * with an error.
