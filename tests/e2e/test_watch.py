@@ -500,6 +500,28 @@ def test_enough(bench):
     assert len(os.listdir(watch.state / "events")) == 2
 
 
+def test_not_kept(bench):
+    """What cannot be kept counts as not kept, and the next event of the job is kept, however soon it comes."""
+    watch = Watch(bench, *TRIGGERS, "--quiet", "1h")
+    steps = Watched(bench, "job")
+    watch.watches(steps)
+    steps.job.until_ran(1)
+    (watch.state / "events").rmdir()
+    steps.sleep(SLOW_SECONDS)
+    watch.says("process %d took [0-9.]+ s;.*cannot be kept as .*No such file" % steps.pid)
+    (watch.state / "events").mkdir()
+
+    def counted():
+        events = json.loads(ask(watch, "status", "--json").stdout)["events"]["slow"]
+        return events if sum(events.values()) else None
+
+    assert helpers.until(END_SECONDS, counted, watch.process.what) == {"kept": 0, "not_kept": 1}
+    steps.sleep(SLOW_SECONDS)
+    watch.kept("slow", steps)
+    steps.truth()
+    watch.end()
+
+
 def test_kept_without_event(bench):
     """--keep-every: each job, again and again, as a recording of its own."""
     watch = Watch(bench, *TRIGGERS, "--keep-every", "10s")

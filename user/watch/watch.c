@@ -74,7 +74,12 @@ struct watch {
 	bool scans_late;
 	bool short_of_room; /* at the last look */
 	uint64_t event_ns;  /* when the first event that waits was seen; 0: there is none */
-	uint64_t hour_ns;   /* begin of this hour */
+	struct {
+		bool goes_on;
+		enum trigger_kind kind;
+		uint32_t pid;
+	} keeping;        /* the event that is being kept */
+	uint64_t hour_ns; /* begin of this hour */
 	unsigned int in_hour;
 };
 
@@ -221,8 +226,24 @@ static bool is_wanted(struct watch *watch, const struct watched_job *job, enum t
 	return watch->in_hour < watch->options->per_hour;
 }
 
+/* Has the event that was being kept been kept? If it was not, the next one of its job is no second one. */
+static void settle_event(struct watch *watch)
+{
+	struct watched_job *job;
+
+	if (!watch->keeping.goes_on || events__busy(&watch->events))
+		return;
+	watch->keeping.goes_on = false;
+	watch->metrics.events[watch->keeping.kind][watch->events.kept]++;
+	job = watch->events.kept ? NULL : watched_jobs__of(&watch->jobs, watch->keeping.pid);
+	if (!job)
+		return;
+	job->quiet_until_ns = 0;
+	job->end_kept = job->end_kept && watch->keeping.kind != TRIGGER_END;
+}
+
 /*
- * keep.c: begins to keep what the ring has of a process's job. name, kind: for the name of the file. since_ns: when it began. what: a
+ * Begins to keep what the ring has of a process's job. name, kind: for the name of the file. since_ns: when it began. what: a
  * sentence. 0 or -errno that ends the session.
  */
 static int keep_job(struct watch *watch, uint32_t pid, const char *name, const char *kind, uint64_t since_ns,
@@ -232,6 +253,7 @@ static int keep_job(struct watch *watch, uint32_t pid, const char *name, const c
 	struct recording_part part = {};
 	int err = session__snapshot(watch->session) ?: recording_part__add(&part, pid);
 
+	settle_event(watch);
 	if (!err && job)
 		err = watched_jobs__part(&watch->jobs, job->number, &part);
 	if (!err && events__keep(&watch->events, watch->ring, &part, name, kind, since_ns, what))
@@ -245,11 +267,12 @@ static int keep_event(struct watch *watch, const struct trigger_event *event)
 	struct watched_job *job = watched_jobs__of(&watch->jobs, event->pid);
 	char text[SUMMARY_EVENT_BYTES], name[WATCHED_NAME], what[SUMMARY_EVENT_BYTES + WATCHED_NAME + 8];
 	bool wanted = is_wanted(watch, job, event->kind);
+	int err;
 
 	watched_jobs__name(&watch->jobs, event->pid, name);
 	snprintf(what, sizeof(what), "job %s: %s", name, summary_text__event(event, text));
-	watch->metrics.events[event->kind][wanted]++;
 	if (!wanted) {
+		watch->metrics.events[event->kind][false]++;
 		log__info("%s. Not kept: enough was, in the last time", what);
 		return 0;
 	}
@@ -258,7 +281,11 @@ static int keep_event(struct watch *watch, const struct trigger_event *event)
 		job->quiet_until_ns = watch->now_ns + watch->options->quiet_ns;
 		job->end_kept |= event->kind == TRIGGER_END;
 	}
-	return keep_job(watch, event->pid, name, trigger_names[event->kind], event->start_ns, what);
+	err = keep_job(watch, event->pid, name, trigger_names[event->kind], event->start_ns, what);
+	watch->keeping.goes_on = true; /* or could not begin */
+	watch->keeping.kind = event->kind;
+	watch->keeping.pid = event->pid;
+	return err;
 }
 
 /* Keeps the next event, if there is one and it may be kept. 0 or -errno that ends the session. */
@@ -267,6 +294,7 @@ static int keep_next_event(struct watch *watch)
 	const struct trigger_event *event = trigger__check(watch->trigger, watch->now_ns);
 	int err;
 
+	settle_event(watch);
 	if (!event->seen)
 		return 0;
 	watch->event_ns = watch->event_ns ?: watch->now_ns;
@@ -741,6 +769,7 @@ static int run_loop(struct watch *watch, const volatile sig_atomic_t *stop)
 
 	while (!err && !*stop && (!duration_ns || watch->now_ns < start_ns + duration_ns)) {
 		if (watch->pause) {
+			settle_event(watch);
 			events__busy(&watch->events);
 			nanosleep(&pause, NULL);
 			watch->now_ns = clock__ns(CLOCK_MONOTONIC);
