@@ -123,6 +123,27 @@ static void test_rhythm(void **state)
 	assert_true(look()->seen);
 }
 
+/* The first step of each epoch of 1,000 is long: an event twice, and then none, until it is far longer, or one comes in between. */
+static void test_epochs(void **state)
+{
+	start(slow);
+	steps(101, 100); /* the first of which begins one */
+	for (int epoch = 1; epoch <= 12; epoch++) {
+		step(epoch == 10 ? 9000 : 4000 + epoch);
+		assert_int_equal(look()->seen, epoch <= 2 || epoch == 10);
+		if (look()->seen)
+			trigger__take(trigger);
+		steps(500, 100);
+		if (epoch == 11) {
+			step(2000);
+			assert_true(look()->seen);
+			trigger__take(trigger);
+		}
+		steps(epoch == 11 ? 498 : 499, 100);
+		assert_false(look()->seen);
+	}
+}
+
 /* Steps of a millisecond of which one takes 50 are no event. */
 static void test_short(void **state)
 {
@@ -551,6 +572,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_slow, tear_down),
 		cmocka_unit_test_teardown(test_rhythm, tear_down),
+		cmocka_unit_test_teardown(test_epochs, tear_down),
 		cmocka_unit_test_teardown(test_short, tear_down),
 		cmocka_unit_test_teardown(test_given_time, tear_down),
 		cmocka_unit_test_teardown(test_first_step, tear_down),

@@ -375,7 +375,8 @@ static bool pace__add(struct pace *pace, uint64_t step, uint64_t end_ns, uint64_
 
 /* ---- triggers ---- */
 
-#define STALL_STEPS 10
+#define STALL_STEPS  10
+#define UNUSUAL_KEPT 8
 
 /* A process that makes steps. */
 struct watched {
@@ -384,6 +385,10 @@ struct watched {
 	bool rests;
 	uint64_t ns[TRIGGER_STEPS]; /* the last steps, each at its number modulo that */
 	uint64_t step_cnt;
+	struct unusual_step {
+		uint64_t step, ns;
+	} unusual[UNUSUAL_KEPT]; /* the last ones, each at its number modulo that */
+	uint64_t unusual_cnt;
 	uint64_t active_ns;           /* when it last ended a step, an action or a label */
 	uint64_t step_end_ns;         /* of the last step */
 	uint64_t last_step;           /* its index */
@@ -471,6 +476,34 @@ static bool is_unusual(const struct watched *process, uint64_t ns)
 	       is_far_beyond(ns, longest_ns(process));
 }
 
+/*
+ * Is it one of those that come again after so many steps, such as the first of an epoch, in which workers start? Then the last
+ * two came at the same distance, give or take a step, and it is not far beyond them.
+ */
+static bool is_usual_again(const struct watched *process, uint64_t step, uint64_t ns)
+{
+	size_t cnt = process->unusual_cnt < UNUSUAL_KEPT ? process->unusual_cnt : UNUSUAL_KEPT;
+
+	for (size_t i = 0; i < cnt; i++) {
+		const struct unusual_step *last = &process->unusual[i];
+
+		for (size_t k = 0; k < cnt && last->step < step; k++) {
+			const struct unusual_step *before = &process->unusual[k];
+			uint64_t expected = 2 * last->step - before->step;
+
+			if (before->step < last->step && step + 1 >= expected && step <= expected + 1 &&
+			    !is_far_beyond(ns, last->ns > before->ns ? last->ns : before->ns))
+				return true;
+		}
+	}
+	return false;
+}
+
+static void keep_unusual(struct watched *process, uint64_t step, uint64_t ns)
+{
+	process->unusual[process->unusual_cnt++ % UNUSUAL_KEPT] = (struct unusual_step){step, ns};
+}
+
 static int add_event(struct trigger *trigger, enum trigger_kind kind, const struct watched *process,
 		     struct trigger_event event)
 {
@@ -550,6 +583,7 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 	struct watched *process = find_watched_process(trigger, record->pid);
 	struct timed_step step;
 	int timed = step_times__add(&trigger->times, record, &step), err = 0;
+	bool unusual, slow;
 
 	if (timed <= 0)
 		return timed;
@@ -563,7 +597,11 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 	ns = step.duration_ns > step.besides_ns ? step.duration_ns - step.besides_ns : 0;
 	process->active_ns = process->step_end_ns = step.end_ns;
 	process->last_step = step.index;
-	if (trigger->options.on[TRIGGER_SLOW] && (given_ns ? ns > given_ns : is_unusual(process, ns)))
+	unusual = is_unusual(process, ns);
+	slow = given_ns ? ns > given_ns : unusual && !is_usual_again(process, step.index, ns);
+	if (unusual)
+		keep_unusual(process, step.index, ns);
+	if (trigger->options.on[TRIGGER_SLOW] && slow)
 		err = add_event(trigger, TRIGGER_SLOW, process,
 				(struct trigger_event){.start_ns = step.end_ns - step.duration_ns,
 						       .step = step.index,

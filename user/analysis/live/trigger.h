@@ -5,8 +5,9 @@
  *
  * A slow step: longer than a given time; or, without one, twice as long as the longest of the last
  * TRIGGER_STEPS and TRIGGER_SLOW_NS longer, once there are TRIGGER_STEPS_MIN. So what a job does
- * again and again, like a log in each fiftieth step, is no event. Time in validation and checkpoints
- * does not count.
+ * again and again, like a log in each fiftieth step, is no event; what it does after more steps, like
+ * the start of an epoch, is none from the third time on. Time in validation and checkpoints does not
+ * count.
  *
  * Slower: the steps have become longer for good (trigger.c), by a given percentage or
  * TRIGGER_SLOWER_PERCENT.
