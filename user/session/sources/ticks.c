@@ -155,8 +155,8 @@ struct ticks {
 	struct overhead overhead;
 	uint64_t cnt, last_ns, usual_ns, longest_ns; /* usual: of the time between two */
 	uint64_t looked_ns;                          /* last_ns as a window began */
-	bool left_alone;                             /* in this rest */
-	bool missed;                                 /* so `cnt` is not of all */
+	bool left_alone;                             /* in this rest, */
+	bool missed;                                 /* as it was or is to be: so not all of it is known */
 	/* How many ticks a step has, by the best rule so far: */
 	uint32_t rule;
 	uint64_t index; /* of its last boundary */
@@ -298,6 +298,11 @@ static bool on_step(struct session *s, const struct rec_hdr *record)
 	return true;
 }
 
+static bool costs_too_much(const struct session *s, const struct ticks *ticks)
+{
+	return ticks->usual_ns && s->selftest.hit_ns > TICKS_PART * s->options.budget * ticks->usual_ns;
+}
+
 /* Where steps are so short that even this probe costs too much, the rest is without it. */
 static void tend(struct session *s)
 {
@@ -307,11 +312,8 @@ static void tend(struct session *s)
 		struct target *t = s->targets[i];
 		struct ticks *ticks = state_of(t);
 
-		if (t->rest.paused)
-			ticks->missed = true;
-		if (t->gone || !t->rest.rests || ticks->left_alone || !ticks->usual_ns ||
-		    now - t->rest.from_ns < TICKS_NS ||
-		    s->selftest.hit_ns <= TICKS_PART * s->options.budget * ticks->usual_ns)
+		if (t->gone || !t->rest.rests || ticks->left_alone || now - t->rest.from_ns < TICKS_NS ||
+		    !costs_too_much(s, ticks))
 			continue;
 		session__read_ring(s);
 		target__detach_set(s, t, SOURCE_TICKS, 0, 0, 0);
@@ -366,6 +368,7 @@ void ticks__begin(struct session *s, struct target *t, double accounted, uint64_
 
 	overhead__begin(&ticks->overhead, t->rest.rests, accounted, from_ns);
 	ticks->left_alone = false;
+	ticks->missed = costs_too_much(s, ticks);
 	ticks->looked_ns = t->rest.rests ? 0 : ticks->last_ns;
 	emit_overhead(s, t);
 }
