@@ -529,6 +529,9 @@ def test_kept_without_event(bench):
     watch.watches(steps)
     kept = helpers.until(END_SECONDS, lambda: [file for file in sorted((watch.state / "events").glob("*-pid-%d-regular.rec" % steps.pid)) if file.with_suffix(".txt").exists()][1:], watch.process.what)
     assert mains(kept[0]) == {steps.pid} and stepflame("diff", kept[0], kept[0]).returncode == OK
+    # what it says that it takes has the children that kept them
+    ticks = [int(field) for field in Path("/proc/%d/stat" % watch.process.pid).read_text().rpartition(")")[2].split()[11:15]]
+    assert sum(ticks[2:]) > 0 and json.loads(ask(watch, "status", "--json").stdout)["cpu_s"] >= sum(ticks) / os.sysconf("SC_CLK_TCK") - 0.05
     steps.truth()
     watch.end()
 

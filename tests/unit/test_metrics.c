@@ -89,7 +89,9 @@ static int steps_of(const char *rank, uint64_t now_ns)
 static void test_rank(void **state)
 {
 	target(10, 3);
+	metrics.cpu_ns = 3 * S / 2;
 	assert_int_equal(steps_of("3", S), 0);
+	assert_non_null(strstr(text, "\nstepflame_cpu_seconds_total 1.500\n"));
 	assert_null(strstr(text, "\nstepflame_last_step_timestamp_seconds{"));
 	step(10, 1);
 	step(10, 2);

@@ -358,8 +358,8 @@ static void write_host(FILE *out, const struct metrics *metrics, const struct wa
 	}
 	write_help(out, "stepflame_ring_bytes", "gauge", "Size of the ring on the disk.");
 	fprintf(out, "stepflame_ring_bytes %" PRIu64 "\n", ring_bytes);
-	write_help(out, "stepflame_cpu_seconds_total", "counter", "CPU time of stepflame itself.");
-	fprintf(out, "stepflame_cpu_seconds_total %.3f\n", clock__ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9);
+	write_help(out, "stepflame_cpu_seconds_total", "counter", "CPU time of stepflame and its children.");
+	fprintf(out, "stepflame_cpu_seconds_total %.3f\n", metrics->cpu_ns / 1e9);
 }
 
 /* ---- labels ---- */

@@ -28,6 +28,7 @@ struct metrics {
 	struct rec_cost cost;               /* the last one */
 	bool pushes;                        /* profiles to a server: */
 	uint64_t sent, lost;
+	uint64_t cpu_ns; /* of stepflame, so far */
 };
 
 /* What is known of a process that makes steps. */

@@ -148,6 +148,38 @@ bool room__is_short_at(const char *folder, uint64_t wanted, bool was_short)
 							 (uint64_t)disk.f_bavail * disk.f_frsize, was_short);
 }
 
+/* ---- its CPU time ---- */
+
+static uint64_t ns_of(const struct timeval *time)
+{
+	return time->tv_sec * 1000000000ull + time->tv_usec * 1000ull;
+}
+
+static uint64_t process_cpu_ns(pid_t pid)
+{
+	clockid_t clock;
+
+	return pid && !clock_getcpuclockid(pid, &clock) ? clock__ns(clock) : 0;
+}
+
+/*
+ * With its children: those that have ended, those that answer scrapers and push profiles, and the one that reads processes for
+ * it. Never less than before: one of them may just have ended, and nobody has waited for it.
+ */
+static void note_cpu_time(struct watch *watch)
+{
+	uint64_t ns = clock__ns(CLOCK_PROCESS_CPUTIME_ID) + process_cpu_ns(watch->listener.child) +
+		      process_cpu_ns(watch->push.sender);
+	uint64_t of_deputy_ns = deputy__cpu_ns(), of_thread_ns = clock__ns(CLOCK_THREAD_CPUTIME_ID);
+	struct rusage ended;
+
+	getrusage(RUSAGE_CHILDREN, &ended);
+	ns += ns_of(&ended.ru_utime) + ns_of(&ended.ru_stime);
+	ns += of_deputy_ns > of_thread_ns ? of_deputy_ns - of_thread_ns : 0;
+	if (ns > watch->metrics.cpu_ns)
+		watch->metrics.cpu_ns = ns;
+}
+
 /* ---- what the one that watches says of itself and of its jobs: `watch status --json` ---- */
 
 static json_t *process_json(const struct watched_process *process, const struct metrics *metrics, uint64_t now_ns)
@@ -205,7 +237,7 @@ static json_t *status_json(const struct watched_jobs *jobs, const struct metrics
 	getrusage(RUSAGE_SELF, &used);
 	return json_pack("{s:s, s:s, s:b, s:s?, s:I, s:f, s:I, s:o, s:o}", "report", "watch", "stepflame",
 			 STEPFLAME_VERSION, "paused", pause != WATCH_RUNS, "paused_by", by[pause], "ring_bytes",
-			 (json_int_t)ring_bytes, "cpu_s", clock__ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9, "rss_max_bytes",
+			 (json_int_t)ring_bytes, "cpu_s", metrics->cpu_ns / 1e9, "rss_max_bytes",
 			 (json_int_t)used.ru_maxrss * 1024, "events", events_json(metrics), "jobs", list);
 }
 
@@ -645,9 +677,11 @@ static json_t *answer_request(const char *request, void *ctx)
 
 	if (watch->failed)
 		return end_answer(watch);
-	if (!strcmp(request, "status"))
+	if (!strcmp(request, "status")) {
+		note_cpu_time(watch);
 		return status_json(&watch->jobs, &watch->metrics, watch->now_ns,
 				   watch->ring ? recording_writer__bytes(watch->ring) : 0, watch->pause);
+	}
 	if (is_request(request, "pause", &name) || is_request(request, "resume", &name))
 		return answer_pause(watch, *request == 'p', name);
 	if (is_request(request, "trigger", &name))
@@ -662,9 +696,11 @@ static json_t *answer_request(const char *request, void *ctx)
 /* A monitoring system that gets nothing for a while is no reason to end. */
 static void write_metrics(struct watch *watch, const struct session_progress *progress)
 {
-	int err = metrics__write(&watch->metrics, &watch->jobs, progress, recording_writer__bytes(watch->ring),
-				 watch->metrics_path);
+	int err;
 
+	note_cpu_time(watch);
+	err = metrics__write(&watch->metrics, &watch->jobs, progress, recording_writer__bytes(watch->ring),
+			     watch->metrics_path);
 	if (err && !watch->metrics_err)
 		log__warn(NULL, "cannot write %s: %s", watch->metrics_path, strerror(-err));
 	watch->metrics_err = err;
