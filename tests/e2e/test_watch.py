@@ -211,6 +211,28 @@ def test_listen(bench):
 
 
 @pytest.mark.long
+def test_hangs(bench):
+    """A watch that hangs for a minute has no metrics: those of before would say that all jobs stand still."""
+    port = free_port()
+    watch = Watch(bench, "--listen", "127.0.0.1:%d" % port)
+
+    def status(path):
+        try:
+            return "200 " + get(port, path)
+        except urllib.error.HTTPError as error:
+            return "%d %s" % (error.code, error.read().decode())
+
+    helpers.until(END_SECONDS, lambda: status("/metrics").startswith("200 "), watch.process.what)
+    watch.process.popen.send_signal(signal.SIGSTOP)
+    for path in "/metrics", "/healthz":
+        helpers.until(2 * END_SECONDS, lambda path=path: re.match("503 stepflame watch has said nothing for [67][0-9] s", status(path)), watch.process.what)
+    watch.process.popen.send_signal(signal.SIGCONT)
+    helpers.until(END_SECONDS, lambda: status("/metrics").startswith("200 ") and status("/healthz") == "200 ok\n", watch.process.what)
+    watch.end()
+
+
+
+@pytest.mark.long
 def test_straggler(bench):
     """Of two ranks that wait for each other, one works 15 % longer from some time on: it is named, with its line; nothing is before."""
     watch = Watch(bench, "--trigger", "straggler")
