@@ -78,9 +78,9 @@ struct watch {
 		bool goes_on;
 		enum trigger_kind kind;
 		uint32_t pid;
-	} keeping;        /* the event that is being kept */
-	uint64_t hour_ns; /* begin of this hour */
-	unsigned int in_hour;
+	} keeping; /* the event that is being kept */
+	uint64_t kept_cnt,
+		kept_ns[WATCH_PER_HOUR_MAX]; /* events, and when the last ones were: each at its number modulo that */
 };
 
 /* ---- the service manager: what sd_notify(3) tells it ---- */
@@ -251,11 +251,15 @@ static bool is_wanted(struct watch *watch, const struct watched_job *job, enum t
 {
 	if (job && watch->now_ns < job->quiet_until_ns && (kind != TRIGGER_END || job->end_kept))
 		return false;
-	if (watch->now_ns - watch->hour_ns >= HOUR_NS) {
-		watch->hour_ns = watch->now_ns;
-		watch->in_hour = 0;
-	}
-	return watch->in_hour < watch->options->per_hour;
+	if (watch->kept_cnt < watch->options->per_hour)
+		return true;
+	return watch->now_ns - watch->kept_ns[(watch->kept_cnt - watch->options->per_hour) % WATCH_PER_HOUR_MAX] >=
+	       HOUR_NS;
+}
+
+static void count_kept(struct watch *watch)
+{
+	watch->kept_ns[watch->kept_cnt++ % WATCH_PER_HOUR_MAX] = watch->now_ns;
 }
 
 /* Has the event that was being kept been kept? If it was not, the next one of its job is no second one. */
@@ -308,7 +312,7 @@ static int keep_event(struct watch *watch, const struct trigger_event *event)
 		log__info("%s. Not kept: enough was, in the last time", what);
 		return 0;
 	}
-	watch->in_hour++;
+	count_kept(watch);
 	if (job) {
 		job->quiet_until_ns = watch->now_ns + watch->options->quiet_ns;
 		job->end_kept |= event->kind == TRIGGER_END;
