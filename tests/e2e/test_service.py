@@ -63,6 +63,13 @@ def test_settings(tmp_path):
     assert asked.returncode == helpers.ERROR and "nobody watches with the folder %s/stepflame\n" % tmp_path in asked.stderr, asked
 
 
+def test_wrong_setting(tmp_path):
+    """It ends with the status with which systemd does not start it again."""
+    (tmp_path / "watch.conf").write_text("[watch]\nper-huor = 1\n")
+    done = helpers.stepflame("watch", "--config", tmp_path / "watch.conf")
+    assert str(done.returncode) == setting("RestartPreventExitStatus") and "did you mean 'per-hour'?" in done.stderr, done
+
+
 @pytest.mark.long
 def test_daemonset(tmp_path):
     """What Kubernetes takes, with the rights of the unit and no others, and settings that `watch` takes."""

@@ -211,6 +211,28 @@ def test_listen(bench):
 
 
 @pytest.mark.long
+def test_hangs(bench):
+    """A watch that hangs for a minute has no metrics: those of before would say that all jobs stand still."""
+    port = free_port()
+    watch = Watch(bench, "--listen", "127.0.0.1:%d" % port)
+
+    def status(path):
+        try:
+            return "200 " + get(port, path)
+        except urllib.error.HTTPError as error:
+            return "%d %s" % (error.code, error.read().decode())
+
+    helpers.until(END_SECONDS, lambda: status("/metrics").startswith("200 "), watch.process.what)
+    watch.process.popen.send_signal(signal.SIGSTOP)
+    for path in "/metrics", "/healthz":
+        helpers.until(2 * END_SECONDS, lambda path=path: re.match("503 stepflame watch has said nothing for [67][0-9] s", status(path)), watch.process.what)
+    watch.process.popen.send_signal(signal.SIGCONT)
+    helpers.until(END_SECONDS, lambda: status("/metrics").startswith("200 ") and status("/healthz") == "200 ok\n", watch.process.what)
+    watch.end()
+
+
+
+@pytest.mark.long
 def test_straggler(bench):
     """Of two ranks that wait for each other, one works 15 % longer from some time on: it is named, with its line; nothing is before."""
     watch = Watch(bench, "--trigger", "straggler")
@@ -500,6 +522,28 @@ def test_enough(bench):
     assert len(os.listdir(watch.state / "events")) == 2
 
 
+def test_not_kept(bench):
+    """What cannot be kept counts as not kept, and the next event of the job is kept, however soon it comes."""
+    watch = Watch(bench, *TRIGGERS, "--quiet", "1h")
+    steps = Watched(bench, "job")
+    watch.watches(steps)
+    steps.job.until_ran(1)
+    (watch.state / "events").rmdir()
+    steps.sleep(SLOW_SECONDS)
+    watch.says("process %d took [0-9.]+ s;.*cannot be kept as .*No such file" % steps.pid)
+    (watch.state / "events").mkdir()
+
+    def counted():
+        events = json.loads(ask(watch, "status", "--json").stdout)["events"]["slow"]
+        return events if sum(events.values()) else None
+
+    assert helpers.until(END_SECONDS, counted, watch.process.what) == {"kept": 0, "not_kept": 1}
+    steps.sleep(SLOW_SECONDS)
+    watch.kept("slow", steps)
+    steps.truth()
+    watch.end()
+
+
 def test_kept_without_event(bench):
     """--keep-every: each job, again and again, as a recording of its own."""
     watch = Watch(bench, *TRIGGERS, "--keep-every", "10s")
@@ -507,6 +551,9 @@ def test_kept_without_event(bench):
     watch.watches(steps)
     kept = helpers.until(END_SECONDS, lambda: [file for file in sorted((watch.state / "events").glob("*-pid-%d-regular.rec" % steps.pid)) if file.with_suffix(".txt").exists()][1:], watch.process.what)
     assert mains(kept[0]) == {steps.pid} and stepflame("diff", kept[0], kept[0]).returncode == OK
+    # what it says that it takes has the children that kept them
+    ticks = [int(field) for field in Path("/proc/%d/stat" % watch.process.pid).read_text().rpartition(")")[2].split()[11:15]]
+    assert sum(ticks[2:]) > 0 and json.loads(ask(watch, "status", "--json").stdout)["cpu_s"] >= sum(ticks) / os.sysconf("SC_CLK_TCK") - 0.05
     steps.truth()
     watch.end()
 

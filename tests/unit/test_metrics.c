@@ -64,7 +64,7 @@ static void end(uint32_t pid)
 }
 
 /* The steps of the process with these labels; -1: there is none. */
-static int steps_of(const char *rank, uint64_t now_ns)
+static int steps_of_job(const char *job, const char *rank, uint64_t now_ns)
 {
 	const struct session_progress progress = {.now_ns = now_ns};
 	char key[128], *at;
@@ -74,17 +74,24 @@ static int steps_of(const char *rank, uint64_t now_ns)
 	file = fopen(path, "r");
 	text[fread(text, 1, sizeof(text) - 1, file)] = 0;
 	fclose(file);
-	snprintf(key, sizeof(key), "\nstepflame_steps_total{job=\"run\",rank=\"%s\"} ", rank);
+	snprintf(key, sizeof(key), "\nstepflame_steps_total{job=\"%s\",rank=\"%s\"} ", job, rank);
 	at = strstr(text, key);
 	assert_true(!at || !strstr(at + 1, key));
 	return at ? atoi(at + strlen(key)) : -1;
+}
+
+static int steps_of(const char *rank, uint64_t now_ns)
+{
+	return steps_of_job("run", rank, now_ns);
 }
 
 /* The rank is known before the first step; a process without steps has no time of the last one. */
 static void test_rank(void **state)
 {
 	target(10, 3);
+	metrics.cpu_ns = 3 * S / 2;
 	assert_int_equal(steps_of("3", S), 0);
+	assert_non_null(strstr(text, "\nstepflame_cpu_seconds_total 1.500\n"));
 	assert_null(strstr(text, "\nstepflame_last_step_timestamp_seconds{"));
 	step(10, 1);
 	step(10, 2);
@@ -241,12 +248,83 @@ static void test_very_many(void **state)
 	assert_int_equal(metrics.left_out, STEP_TIMES_PROCESSES + 2 - METRICS_RANKS);
 }
 
+static void start_with(const char *first, const char *second)
+{
+	const char *const names[] = {first, second};
+
+	metrics__forget(&metrics);
+	watched_jobs__free(&jobs);
+	for (uint32_t i = 0; i < 2; i++) {
+		struct watched_job *job = array__add(&jobs.jobs, sizeof(*job));
+
+		job->number = i + 1;
+		strcpy(job->name, names[i]);
+	}
+}
+
+/* Names of two jobs that look the same in a label: a scrape with two series of the same labels is refused as a whole. */
+static void test_alike(void **state)
+{
+	start_with("run\"", "run\\");
+	target(10, 0);
+	target(11, 0);
+	((struct watched_process *)jobs.processes.items)[1].job = 2;
+	step(10, 7);
+	step(11, 9);
+	assert_int_equal(steps_of_job("run_", "0", S), 7);
+	assert_int_equal(steps_of_job("run_", "pid 11", S), 9);
+}
+
+/* A program that the process calls, or another jitted function, counts its steps anew: those of before stay. */
+static void test_counts_anew(void **state)
+{
+	start_with("run", "other");
+	target(10, 0);
+	for (uint64_t index = 1; index <= 100; index++)
+		step(10, index);
+	assert_int_equal(steps_of("0", S), 100);
+	for (uint64_t index = 1; index <= 3; index++)
+		step(10, index);
+	assert_int_equal(steps_of("0", S), 103);
+	step(10, 200); /* the records between are lost */
+	assert_int_equal(steps_of("0", S), 300);
+}
+
+/* The last figures of a job go by its name, also when the ring has ended, and what is known of jobs with it. */
+static void test_last_figures(void **state)
+{
+	start_with("run", "other");
+	target(10, 0);
+	step(10, 1);
+	step(10, 2);
+	end(10);
+	metrics__name(&metrics, &jobs);
+	watched_jobs__free(&jobs);
+	assert_int_equal(steps_of("0", 2 * S), 2);
+	assert_null(strstr(text, "job=\"pid 10\""));
+	assert_int_equal(steps_of("0", 100 * S), -1);
+}
+
+/* A process of no job, of which no steps are known, has no series: it was told late that a child trained, which has ended. */
+static void test_told_late(void **state)
+{
+	struct rec_target late = {.hdr = {.type = REC_TARGET, .size = sizeof(late)}, .pid = 12, .role = ROLE_MAIN};
+
+	assert_int_equal(metrics__add(&metrics, &late.hdr, S), 0);
+	assert_int_equal(steps_of("0", S), -1);
+	assert_null(strstr(text, "pid 12"));
+	step(12, 1);
+	assert_int_equal(steps_of_job("pid 12", "pid 12", S), 1);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rank),        cmocka_unit_test(test_rests),
-					   cmocka_unit_test(test_ticks),       cmocka_unit_test(test_overhead),
-					   cmocka_unit_test(test_same_labels), cmocka_unit_test(test_many),
-					   cmocka_unit_test(test_idle),        cmocka_unit_test(test_very_many)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rank),         cmocka_unit_test(test_rests),
+					   cmocka_unit_test(test_ticks),        cmocka_unit_test(test_overhead),
+					   cmocka_unit_test(test_same_labels),  cmocka_unit_test(test_many),
+					   cmocka_unit_test(test_idle),         cmocka_unit_test(test_very_many),
+					   cmocka_unit_test(test_alike),        cmocka_unit_test(test_counts_anew),
+					   cmocka_unit_test(test_last_figures), cmocka_unit_test(test_told_late)};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

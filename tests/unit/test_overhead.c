@@ -124,6 +124,17 @@ static void error_is_known(void **state)
 		inside += fabs(estimate.longer - 0.02) < estimate.error;
 	}
 	assert_true(inside >= 34);
+	/* After few pairs, too. */
+	inside = 0;
+	for (int i = 0; i < 400; i++) {
+		start(40 * MS, 0.02, 0.3, 0, 1);
+		srand(i);
+		run(6);
+		assert_true(overhead__estimate(&job.overhead, &estimate));
+		assert_in_range(estimate.pairs, OVERHEAD_PAIRS_MIN, 6);
+		inside += fabs(estimate.longer - 0.02) < estimate.error;
+	}
+	assert_true(inside >= 0.92 * 400);
 }
 
 static void factor_follows_what_is_certain(void **state)

@@ -77,12 +77,30 @@ static void test_ring_is_kept(void **state)
 	assert_int_not_equal(renew_ring(&watch, &progress), 0); /* there is no such folder */
 }
 
+/* Four in the last minutes of an hour leave no room for four more in the first of the next. */
+static void test_per_hour(void **state)
+{
+	static const struct watch_options options = {.per_hour = 4};
+	static struct watch watch = {.options = &options};
+	static const uint64_t minutes[] = {1, 56, 57, 58, 60, 61, 62, 115, 116, 117, 118};
+	static const bool wanted[] = {true, true, true, true, false, true, false, false, true, true, true};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(minutes) / sizeof(*minutes); i++) {
+		watch.now_ns = HOUR_NS + minutes[i] * (HOUR_NS / 60);
+		assert_int_equal(is_wanted(&watch, NULL, TRIGGER_SLOW), wanted[i]);
+		if (wanted[i])
+			count_kept(&watch);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_small_disk),     cmocka_unit_test(test_large_disk),
 		cmocka_unit_test(test_wanted),         cmocka_unit_test(test_ends_later),
 		cmocka_unit_test(test_no_such_folder), cmocka_unit_test(test_ring_is_kept),
+		cmocka_unit_test(test_per_hour),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "user/watch/push.h"
+#include "user/watch/push.c"
 
 #define WAIT_MS 60000
 #define MB      (1u << 20)
@@ -230,9 +230,25 @@ static void test_urls(void **state)
 		assert_false(push__is_url(bad[i]));
 }
 
+/* Samples know their process by its pid: of two processes that had the same, one profile has them. */
+static void test_pid_used_again(void **state)
+{
+	static struct watched_process processes[] = {{.pid = 10, .attached = true, .ended = true},
+						     {.pid = 11, .attached = true},
+						     {.pid = 10, .attached = true}};
+	static const struct watched_jobs jobs = {.processes = {.items = processes, .cnt = 3}};
+
+	assert_true(is_used_again(&jobs, 0));
+	assert_false(is_used_again(&jobs, 1));
+	assert_false(is_used_again(&jobs, 2));
+	processes[2].attached = false; /* it is left out */
+	assert_false(is_used_again(&jobs, 0));
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_urls), cmocka_unit_test_teardown(test_answers, end),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_urls), cmocka_unit_test(test_pid_used_again),
+					   cmocka_unit_test_teardown(test_answers, end),
 					   cmocka_unit_test_teardown(test_down, end),
 					   cmocka_unit_test_teardown(test_hangs, end)};
 

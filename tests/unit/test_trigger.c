@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -120,6 +121,27 @@ static void test_rhythm(void **state)
 	steps(TRIGGER_STEPS, 100);
 	step(1000);
 	assert_true(look()->seen);
+}
+
+/* The first step of each epoch of 1,000 is long: an event twice, and then none, until it is far longer, or one comes in between. */
+static void test_epochs(void **state)
+{
+	start(slow);
+	steps(101, 100); /* the first of which begins one */
+	for (int epoch = 1; epoch <= 12; epoch++) {
+		step(epoch == 10 ? 9000 : 4000 + epoch);
+		assert_int_equal(look()->seen, epoch <= 2 || epoch == 10);
+		if (look()->seen)
+			trigger__take(trigger);
+		steps(500, 100);
+		if (epoch == 11) {
+			step(2000);
+			assert_true(look()->seen);
+			trigger__take(trigger);
+		}
+		steps(epoch == 11 ? 498 : 499, 100);
+		assert_false(look()->seen);
+	}
 }
 
 /* Steps of a millisecond of which one takes 50 are no event. */
@@ -289,6 +311,67 @@ static void test_active(void **state)
 	snapshot(9);
 	assert_true(look()->seen);
 	assert_int_equal(look()->duration_ns, 61 * S);
+}
+
+static void add_job(uint32_t of, const char *name, const char *meets)
+{
+	struct rec_job job = {.hdr = {.type = REC_JOB, .size = sizeof(job)}, .pid = of};
+
+	strcpy(job.name, name);
+	strcpy(job.meets, meets);
+	assert_int_equal(trigger__add(trigger, &job.hdr, now_ns), 0);
+}
+
+/* Two processes, of whose jobs these are the names, make steps; then the second one ends actions alone, for two minutes. */
+static void two_of_which_one_acts(const char *first, const char *second, const char *meets)
+{
+	uint64_t begin_ns;
+
+	start(stall);
+	begin_ns = now_ns;
+	add_job(PID, first, meets);
+	add_job(PID + 1, second, meets);
+	for (pid = PID; pid <= PID + 1; pid++) {
+		boundaries = 0;
+		now_ns = begin_ns + (pid - PID) * S;
+		steps(10, 100);
+	}
+	pid = PID + 1;
+	for (int i = 1; i <= 8 && !look()->seen; i++) {
+		now_ns += 15 * S;
+		snapshot(i);
+	}
+}
+
+/* One rank evaluates, and the others wait for it. When it stands still, too, all do; of another job, or one without a name, nothing is known. */
+static void test_waits_for_rank(void **state)
+{
+	two_of_which_one_acts("run", "run", "");
+	assert_false(look()->seen);
+	now_ns += 61 * S;
+	snapshot(8);
+	assert_true(look()->seen);
+	two_of_which_one_acts("", "", "127.0.0.1 29500");
+	assert_false(look()->seen);
+	two_of_which_one_acts("run", "other", "");
+	assert_true(look()->seen && look()->pid == PID);
+	two_of_which_one_acts("", "", "");
+	assert_true(look()->seen);
+}
+
+/* Of a job whose processes step on their own, as in a container, one stands still while the other goes on. */
+static void test_stands_alone(void **state)
+{
+	start(stall);
+	add_job(PID, "box", "");
+	add_job(PID + 1, "box", "");
+	steps(10, 100);
+	boundaries = 0;
+	pid = PID + 1;
+	steps(600, 100);
+	assert_false(look()->seen);
+	steps(10, 100);
+	assert_true(look()->seen && look()->pid == PID);
 }
 
 static void test_ended(void **state)
@@ -489,12 +572,15 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_slow, tear_down),
 		cmocka_unit_test_teardown(test_rhythm, tear_down),
+		cmocka_unit_test_teardown(test_epochs, tear_down),
 		cmocka_unit_test_teardown(test_short, tear_down),
 		cmocka_unit_test_teardown(test_given_time, tear_down),
 		cmocka_unit_test_teardown(test_first_step, tear_down),
 		cmocka_unit_test_teardown(test_validation_is_not_slow, tear_down),
 		cmocka_unit_test_teardown(test_validation_before_another_boundary, tear_down),
 		cmocka_unit_test_teardown(test_stall, tear_down),
+		cmocka_unit_test_teardown(test_waits_for_rank, tear_down),
+		cmocka_unit_test_teardown(test_stands_alone, tear_down),
 		cmocka_unit_test_teardown(test_rest, tear_down),
 		cmocka_unit_test_teardown(test_ticks, tear_down),
 		cmocka_unit_test_teardown(test_active, tear_down),

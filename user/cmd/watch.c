@@ -232,7 +232,6 @@ static int watch_ask(const struct watch_question *question)
 #define KEPT_BYTES        (1024ull << 20)
 #define QUIET_NS          (1800 * 1000000000ull)
 #define PER_HOUR          4
-#define PER_HOUR_MAX      1000
 #define KEEP_EVERY_MIN_NS (10 * 1000000000ull)
 #define PUSH_EVERY_NS     (60 * 1000000000ull)
 #define PUSH_EVERY_MIN_NS 1000000000ull
@@ -333,8 +332,8 @@ static unsigned int parse_per_hour(struct argp_state *state, const char *text)
 	char *end;
 	unsigned long per_hour = strtoul(text, &end, 10);
 
-	if (*end || *text == '-' || !per_hour || per_hour > PER_HOUR_MAX)
-		argp_error(state, "--per-hour wants 1 to %d, not '%s'", PER_HOUR_MAX, text);
+	if (*end || *text == '-' || !per_hour || per_hour > WATCH_PER_HOUR_MAX)
+		argp_error(state, "--per-hour wants 1 to %d, not '%s'", WATCH_PER_HOUR_MAX, text);
 	return (unsigned int)per_hour;
 }
 

@@ -104,6 +104,8 @@ int step_times__add(struct step_times *steps, const struct rec_step *record, str
 			.besides_ns = before->besides_ns + besides_ns,
 			.comm_ns = before->comm_ns + record->phase_ns[PHASE_COMM],
 		};
+	if (record->index <= before->index) /* a program that it has called, or another jitted function, counts anew */
+		times->index = 0;
 	if (record->index > times->index) {
 		times->boundaries += record->index - times->index;
 		times->index = record->index;

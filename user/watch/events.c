@@ -235,18 +235,26 @@ static int run_child(const struct events *events, const struct recording_writer 
 	return 0;
 }
 
+static void reap_child(struct events *events, int flags)
+{
+	int status = 0;
+	pid_t ended = events->child ? waitpid(events->child, &status, flags) : 0;
+
+	if (!ended)
+		return;
+	events->kept = ended == events->child && status == 0;
+	events->child = 0;
+}
+
 bool events__busy(struct events *events)
 {
-	if (events->child && waitpid(events->child, NULL, WNOHANG) != 0)
-		events->child = 0;
+	reap_child(events, WNOHANG);
 	return events->child;
 }
 
 void events__end(struct events *events)
 {
-	if (events->child)
-		waitpid(events->child, NULL, 0);
-	events->child = 0;
+	reap_child(events, 0);
 }
 
 int events__keep(struct events *events, const struct recording_writer *ring, struct recording_part *part,
@@ -254,6 +262,7 @@ int events__keep(struct events *events, const struct recording_writer *ring, str
 {
 	events__end(events);
 	name_event(events->folder, job, kind, events->last, sizeof(events->last));
+	events->kept = false;
 	events->child = fork();
 	if (events->child < 0) {
 		events->child = 0;

@@ -20,6 +20,7 @@ struct events {
 	const char *folder;
 	uint64_t max_bytes;  /* of all that is kept: the oldest events go first */
 	pid_t child;         /* that keeps one; 0: none */
+	bool kept;           /* the last one, once it is no longer being kept */
 	char last[NAME_MAX]; /* the file of the last one, without its ending */
 };
 

@@ -35,7 +35,7 @@
 #define HTTP_WAITING       1024 /* that the kernel keeps until they are accepted */
 #define HTTP_REQUEST_BYTES 4096
 #define HTTP_PATIENCE_S    5  /* for a client that sends or takes nothing */
-#define HTTP_ALIVE_S       60 /* /healthz says so after the last message */
+#define HTTP_ALIVE_S       60 /* after the last message there are no metrics, and /healthz says so */
 
 /* A message of one byte. */
 #define HTTP_NO_METRICS 0
@@ -357,11 +357,28 @@ static void send_text(struct evhttp_request *request, int status, const char *te
 		evbuffer_free(body);
 }
 
+/* Says that the one that watches has said nothing for long. Returns whether it has. */
+static bool send_silence(const struct server *server, struct evhttp_request *request)
+{
+	uint64_t silent_s = (clock__ns(CLOCK_MONOTONIC) - server->heard_ns) / 1000000000;
+	char text[80];
+
+	if (silent_s < HTTP_ALIVE_S)
+		return false;
+	snprintf(text, sizeof(text), "stepflame watch has said nothing for %" PRIu64 " s", silent_s);
+	send_text(request, HTTP_SERVUNAVAIL, text);
+	return true;
+}
+
+/* What stood still for a minute would look like jobs that stand still. */
 static void send_metrics(struct server *server, struct evhttp_request *request)
 {
 	struct metrics_text *text = server->metrics;
-	struct evbuffer *body = text ? evbuffer_new() : NULL;
+	struct evbuffer *body;
 
+	if (send_silence(server, request))
+		return;
+	body = text ? evbuffer_new() : NULL;
 	if (!body) {
 		send_text(request, HTTP_SERVUNAVAIL, "stepflame watch has no metrics: it begins, or is paused");
 		return;
@@ -377,15 +394,8 @@ static void send_metrics(struct server *server, struct evhttp_request *request)
 
 static void send_health(const struct server *server, struct evhttp_request *request)
 {
-	uint64_t silent_s = (clock__ns(CLOCK_MONOTONIC) - server->heard_ns) / 1000000000;
-	char text[80];
-
-	if (silent_s < HTTP_ALIVE_S) {
+	if (!send_silence(server, request))
 		send_text(request, HTTP_OK, "ok");
-		return;
-	}
-	snprintf(text, sizeof(text), "stepflame watch has said nothing for %" PRIu64 " s", silent_s);
-	send_text(request, HTTP_SERVUNAVAIL, text);
 }
 
 static void take_request(struct evhttp_request *request, void *ctx)

@@ -23,11 +23,15 @@ static const double limits_s[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 
 /* A process that makes steps. */
 struct rank_metrics {
 	uint32_t pid;
-	int rank;  /* -1: not known */
-	int shown; /* the same in its label; -1: the pid, since another process of the job has that rank */
+	int rank;               /* -1: not known */
+	int shown;              /* the same in its label; -1: the pid, since another process of the job has that rank */
+	char job[WATCHED_NAME]; /* in its label: as long as it ran, and then the last one; "": not known yet */
 	uint64_t ended_ns;
-	uint64_t steps;           /* by their index: those too whose length is not known */
-	uint64_t unseen_steps;    /* and of these in rests and at their ends */
+	uint64_t steps;         /* by their index: those too whose length is not known */
+	uint64_t unseen_steps;  /* and of these in rests and at their ends */
+	uint64_t earlier_steps; /* and before the index began again: another program, or another jitted function */
+	uint32_t rule;          /* of steps, and the last index by it */
+	uint64_t index;
 	uint64_t cnt[LIMITS + 1]; /* steps in a bucket; the last: longer ones */
 	double total_s;
 	uint64_t last_step_ns;
@@ -97,6 +101,19 @@ static void add_tick(const struct metrics *metrics, const struct rec_step *recor
 		time_step(rank, record->phase_ns[PHASE_OTHER]);
 }
 
+/* A step has ended by the best rule so far; a better one counts anew. */
+static void count_steps(struct rank_metrics *rank, const struct process_steps *times, uint64_t time_ns)
+{
+	if (times->rule != rank->rule)
+		rank->earlier_steps = 0;
+	else if (times->index < rank->index)
+		rank->earlier_steps += rank->index;
+	rank->rule = times->rule;
+	rank->index = times->index;
+	rank->steps = rank->unseen_steps + rank->earlier_steps + rank->index;
+	rank->last_step_ns = time_ns;
+}
+
 static int add_step(struct metrics *metrics, const struct rec_step *record)
 {
 	struct rank_metrics *rank = find_rank_metrics(metrics, record->pid);
@@ -116,10 +133,8 @@ static int add_step(struct metrics *metrics, const struct rec_step *record)
 		*rank = (struct rank_metrics){.pid = record->pid, .rank = rank->rank};
 	for (int phase = 0; phase < PHASE__COUNT; phase++)
 		rank->phase_s[phase] += record->phase_ns[phase] / 1e9;
-	if (record->rule == times->rule) {
-		rank->steps = rank->unseen_steps + times->index;
-		rank->last_step_ns = record->time_ns;
-	}
+	if (record->rule == times->rule)
+		count_steps(rank, times, record->time_ns);
 	if (timed)
 		time_step(rank, step.duration_ns);
 	return 0;
@@ -173,24 +188,14 @@ int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t
 
 /* ---- text ---- */
 
-/* Writes what a label may have: printable ASCII, and no quote or backslash. */
-static void write_label(FILE *out, const char *text)
-{
-	for (; *text; text++)
-		fputc(*text >= ' ' && *text < 127 && *text != '"' && *text != '\\' ? *text : '_', out);
-}
-
 /* {job="...",rank="0" : what all series of a process have; the caller closes the brace. */
-static void write_labels(FILE *out, const struct watched_jobs *jobs, const struct rank_metrics *rank)
+static void write_labels(FILE *out, const struct rank_metrics *rank)
 {
-	char name[WATCHED_NAME];
-
-	fputs("{job=\"", out);
-	write_label(out, watched_jobs__name(jobs, rank->pid, name));
+	fprintf(out, "{job=\"%s\"", rank->job);
 	if (rank->shown >= 0)
-		fprintf(out, "\",rank=\"%d\"", rank->shown);
+		fprintf(out, ",rank=\"%d\"", rank->shown);
 	else
-		fprintf(out, "\",rank=\"pid %u\"", rank->pid);
+		fprintf(out, ",rank=\"pid %u\"", rank->pid);
 }
 
 static void write_help(FILE *out, const char *name, const char *type, const char *help)
@@ -198,7 +203,7 @@ static void write_help(FILE *out, const char *name, const char *type, const char
 	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void write_durations(FILE *out, const struct metrics *metrics, const struct watched_jobs *jobs)
+static void write_durations(FILE *out, const struct metrics *metrics)
 {
 	const struct rank_metrics *rank = metrics->ranks.items;
 
@@ -209,16 +214,16 @@ static void write_durations(FILE *out, const struct metrics *metrics, const stru
 		for (size_t bucket = 0; bucket <= LIMITS; bucket++) {
 			cnt += rank[i].cnt[bucket];
 			fputs("stepflame_step_duration_seconds_bucket", out);
-			write_labels(out, jobs, &rank[i]);
+			write_labels(out, &rank[i]);
 			if (bucket < LIMITS)
 				fprintf(out, ",le=\"%g\"} %" PRIu64 "\n", limits_s[bucket], cnt);
 			else
 				fprintf(out, ",le=\"+Inf\"} %" PRIu64 "\n", cnt);
 		}
 		fputs("stepflame_step_duration_seconds_sum", out);
-		write_labels(out, jobs, &rank[i]);
+		write_labels(out, &rank[i]);
 		fprintf(out, "} %.9g\nstepflame_step_duration_seconds_count", rank[i].total_s);
-		write_labels(out, jobs, &rank[i]);
+		write_labels(out, &rank[i]);
 		fprintf(out, "} %" PRIu64 "\n", cnt);
 	}
 }
@@ -239,7 +244,7 @@ static void write_ranks(FILE *out, const struct metrics *metrics, const struct w
 	write_help(out, "stepflame_steps_total", "counter", "Training steps that have ended.");
 	for (size_t i = 0; i < metrics->ranks.cnt; i++) {
 		fputs("stepflame_steps_total", out);
-		write_labels(out, jobs, &rank[i]);
+		write_labels(out, &rank[i]);
 		fprintf(out, "} %" PRIu64 "\n", rank[i].steps);
 	}
 	write_help(out, "stepflame_last_step_timestamp_seconds", "gauge", "When the last step ended.");
@@ -247,21 +252,21 @@ static void write_ranks(FILE *out, const struct metrics *metrics, const struct w
 		if (!rank[i].last_step_ns || is_paused(jobs, rank[i].pid))
 			continue;
 		fputs("stepflame_last_step_timestamp_seconds", out);
-		write_labels(out, jobs, &rank[i]);
+		write_labels(out, &rank[i]);
 		fprintf(out, "} %.3f\n", zero_s + rank[i].last_step_ns / 1e9);
 	}
 	write_help(out, "stepflame_phase_seconds_total", "counter", "What the time of steps went into.");
 	for (size_t i = 0; i < metrics->ranks.cnt; i++) {
 		for (int phase = 0; phase < PHASE__COUNT; phase++) {
 			fputs("stepflame_phase_seconds_total", out);
-			write_labels(out, jobs, &rank[i]);
+			write_labels(out, &rank[i]);
 			fprintf(out, ",phase=\"%s\"} %.9g\n", phase__name(phase), rank[i].phase_s[phase]);
 		}
 	}
 }
 
 /* Only with a budget. */
-static void write_rests(FILE *out, const struct metrics *metrics, const struct watched_jobs *jobs, uint64_t now_ns)
+static void write_rests(FILE *out, const struct metrics *metrics, uint64_t now_ns)
 {
 	const struct rank_metrics *rank = metrics->ranks.items;
 	bool begun = false;
@@ -278,14 +283,14 @@ static void write_rests(FILE *out, const struct metrics *metrics, const struct w
 				"Time in which the process was not recorded, for its budget or since it was paused.");
 		begun = true;
 		fputs("stepflame_rested_seconds_total", out);
-		write_labels(out, jobs, &rank[i]);
+		write_labels(out, &rank[i]);
 		fprintf(out, "} %.3f\n",
 			(rest->before_ns + (rest->cnt && to_ns > rest->from_ns ? to_ns - rest->from_ns : 0)) / 1e9);
 	}
 }
 
 /* What a process pays while it is recorded, of its time: where it was measured, in rests. */
-static void write_overheads(FILE *out, const struct metrics *metrics, const struct watched_jobs *jobs)
+static void write_overheads(FILE *out, const struct metrics *metrics)
 {
 	const struct rank_metrics *rank = metrics->ranks.items;
 	bool begun = false;
@@ -308,7 +313,7 @@ static void write_overheads(FILE *out, const struct metrics *metrics, const stru
 		begun = true;
 		for (size_t k = 0; k < sizeof(shares) / sizeof(*shares); k++) {
 			fputs("stepflame_overhead_ratio", out);
-			write_labels(out, jobs, &rank[i]);
+			write_labels(out, &rank[i]);
 			fprintf(out, ",kind=\"%s\"} %.6f\n", shares[k].kind, shares[k].micros / 1e6);
 		}
 	}
@@ -353,41 +358,63 @@ static void write_host(FILE *out, const struct metrics *metrics, const struct wa
 	}
 	write_help(out, "stepflame_ring_bytes", "gauge", "Size of the ring on the disk.");
 	fprintf(out, "stepflame_ring_bytes %" PRIu64 "\n", ring_bytes);
-	write_help(out, "stepflame_cpu_seconds_total", "counter", "CPU time of stepflame itself.");
-	fprintf(out, "stepflame_cpu_seconds_total %.3f\n", clock__ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9);
+	write_help(out, "stepflame_cpu_seconds_total", "counter", "CPU time of stepflame and its children.");
+	fprintf(out, "stepflame_cpu_seconds_total %.3f\n", metrics->cpu_ns / 1e9);
 }
 
-static bool has_rank_of(const struct watched_jobs *jobs, const struct rank_metrics *a, const struct rank_metrics *b)
-{
-	char x[WATCHED_NAME], y[WATCHED_NAME];
+/* ---- labels ---- */
 
-	return a != b && a->rank >= 0 && a->rank == b->rank &&
-	       !strcmp(watched_jobs__name(jobs, a->pid, x), watched_jobs__name(jobs, b->pid, y));
+/* What a label may have: printable ASCII, and no quote or backslash. */
+static void make_label(char *text)
+{
+	for (; *text; text++)
+		*text = *text >= ' ' && *text < 127 && *text != '"' && *text != '\\' ? *text : '_';
+}
+
+/* Those that have ended keep theirs: another process may have their pid. */
+void metrics__name(struct metrics *metrics, const struct watched_jobs *jobs)
+{
+	struct rank_metrics *rank = metrics->ranks.items;
+
+	for (size_t i = 0; i < metrics->ranks.cnt; i++) {
+		if (rank[i].ended_ns && rank[i].job[0])
+			continue;
+		watched_jobs__name(jobs, rank[i].pid, rank[i].job);
+		make_label(rank[i].job);
+	}
+}
+
+/* By labels: different names may have the same. */
+static bool has_rank_of(const struct rank_metrics *a, const struct rank_metrics *b)
+{
+	return a != b && a->rank >= 0 && a->rank == b->rank && !strcmp(a->job, b->job);
 }
 
 /* Has a job that was started again another process of this rank? */
-static bool is_replaced(const struct metrics *metrics, const struct watched_jobs *jobs, const struct rank_metrics *rank)
+static bool is_replaced(const struct metrics *metrics, const struct rank_metrics *rank)
 {
 	const struct rank_metrics *all = metrics->ranks.items;
 	bool replaced = false;
 
 	for (size_t i = 0; i < metrics->ranks.cnt && !replaced; i++)
-		replaced = !all[i].ended_ns && has_rank_of(jobs, rank, &all[i]);
+		replaced = !all[i].ended_ns && has_rank_of(rank, &all[i]);
 	return replaced;
 }
 
 /*
- * Forgets who has ended long ago, or has been replaced; and chooses labels, of which no two may be
- * the same, whatever processes say of themselves.
+ * Forgets who has ended long ago, has been replaced, or is of no job and makes no steps: it was told late that
+ * a child trained, which has ended. And chooses labels, of which no two may be the same, whatever processes say
+ * of themselves.
  */
 static void settle_ranks(struct metrics *metrics, const struct watched_jobs *jobs, uint64_t now_ns)
 {
 	struct rank_metrics *rank = metrics->ranks.items;
 	size_t kept = 0;
 
+	metrics__name(metrics, jobs);
 	for (size_t i = 0; i < metrics->ranks.cnt; i++)
-		if (rank[i].ended_ns &&
-		    (now_ns - rank[i].ended_ns >= ENDED_SHOWN_NS || is_replaced(metrics, jobs, &rank[i])))
+		if (rank[i].ended_ns ? now_ns - rank[i].ended_ns >= ENDED_SHOWN_NS || is_replaced(metrics, &rank[i])
+				     : !rank[i].last_step_ns && !watched_jobs__of(jobs, rank[i].pid))
 			rank[i].pid = 0;
 	for (size_t i = 0; i < metrics->ranks.cnt; i++)
 		if (rank[i].pid)
@@ -396,7 +423,7 @@ static void settle_ranks(struct metrics *metrics, const struct watched_jobs *job
 	for (size_t i = 0; i < kept; i++) {
 		rank[i].shown = rank[i].rank;
 		for (size_t k = 0; k < i; k++)
-			if (has_rank_of(jobs, &rank[i], &rank[k]))
+			if (has_rank_of(&rank[i], &rank[k]))
 				rank[i].shown = -1;
 	}
 }
@@ -416,10 +443,10 @@ int metrics__write(struct metrics *metrics, const struct watched_jobs *jobs, con
 		err = -errno;
 		close(output.fd);
 	} else {
-		write_durations(out, metrics, jobs);
+		write_durations(out, metrics);
 		write_ranks(out, metrics, jobs);
-		write_rests(out, metrics, jobs, progress->now_ns);
-		write_overheads(out, metrics, jobs);
+		write_rests(out, metrics, progress->now_ns);
+		write_overheads(out, metrics);
 		write_host(out, metrics, jobs, progress, ring_bytes);
 		if (fflush(out) || fchmod(fileno(out), 0644))
 			err = -errno;

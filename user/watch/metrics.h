@@ -28,6 +28,7 @@ struct metrics {
 	struct rec_cost cost;               /* the last one */
 	bool pushes;                        /* profiles to a server: */
 	uint64_t sent, lost;
+	uint64_t cpu_ns; /* of stepflame, so far */
 };
 
 /* What is known of a process that makes steps. */
@@ -44,6 +45,8 @@ int metrics__add(struct metrics *metrics, const struct rec_hdr *record, uint64_t
  */
 int metrics__write(struct metrics *metrics, const struct watched_jobs *jobs, const struct session_progress *progress,
 		   uint64_t ring_bytes, const char *path);
+/* Takes the names of jobs, before they are forgotten: the last figures of who has ended go by them. */
+void metrics__name(struct metrics *metrics, const struct watched_jobs *jobs);
 /* False: that process is not known. */
 bool metrics__progress(const struct metrics *metrics, uint32_t pid, struct rank_progress *out);
 /* Forgets all processes: nobody looks at them any more. */

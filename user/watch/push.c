@@ -146,6 +146,17 @@ static int make_profile(const struct maker *maker, struct job *job, uint32_t pid
 	return maker->fn(name, fd, maker->ctx);
 }
 
+/* Has another process its pid by now, whose profile would be the same? */
+static bool is_used_again(const struct watched_jobs *jobs, size_t at)
+{
+	const struct watched_process *all = jobs->processes.items;
+
+	for (size_t i = at + 1; i < jobs->processes.cnt; i++)
+		if (all[i].attached && all[i].pid == all[at].pid)
+			return true;
+	return false;
+}
+
 /*
  * Makes them, and passes each to fn with its name ("stepflame{job=run-a,rank=0,host=h,role=main}") and a file in memory, which the callee closes,
  * until fn returns nonzero; then returns that. Times: CLOCK_MONOTONIC. Processes without a sample have none. 0 or -errno.
@@ -161,7 +172,7 @@ static int make_profiles(const struct recording_writer *ring, const struct watch
 			      : -ENOMEM;
 
 	for (size_t i = 0; i < jobs->processes.cnt && !err; i++)
-		if (all[i].attached)
+		if (all[i].attached && !is_used_again(jobs, i))
 			err = make_profile(&maker, reading.job, all[i].pid, false)
 				      ?: make_profile(&maker, reading.job, all[i].pid, true);
 	job__free(reading.job);

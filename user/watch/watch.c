@@ -74,8 +74,13 @@ struct watch {
 	bool scans_late;
 	bool short_of_room; /* at the last look */
 	uint64_t event_ns;  /* when the first event that waits was seen; 0: there is none */
-	uint64_t hour_ns;   /* begin of this hour */
-	unsigned int in_hour;
+	struct {
+		bool goes_on;
+		enum trigger_kind kind;
+		uint32_t pid;
+	} keeping; /* the event that is being kept */
+	uint64_t kept_cnt,
+		kept_ns[WATCH_PER_HOUR_MAX]; /* events, and when the last ones were: each at its number modulo that */
 };
 
 /* ---- the service manager: what sd_notify(3) tells it ---- */
@@ -143,6 +148,38 @@ bool room__is_short_at(const char *folder, uint64_t wanted, bool was_short)
 							 (uint64_t)disk.f_bavail * disk.f_frsize, was_short);
 }
 
+/* ---- its CPU time ---- */
+
+static uint64_t ns_of(const struct timeval *time)
+{
+	return time->tv_sec * 1000000000ull + time->tv_usec * 1000ull;
+}
+
+static uint64_t process_cpu_ns(pid_t pid)
+{
+	clockid_t clock;
+
+	return pid && !clock_getcpuclockid(pid, &clock) ? clock__ns(clock) : 0;
+}
+
+/*
+ * With its children: those that have ended, those that answer scrapers and push profiles, and the one that reads processes for
+ * it. Never less than before: one of them may just have ended, and nobody has waited for it.
+ */
+static void note_cpu_time(struct watch *watch)
+{
+	uint64_t ns = clock__ns(CLOCK_PROCESS_CPUTIME_ID) + process_cpu_ns(watch->listener.child) +
+		      process_cpu_ns(watch->push.sender);
+	uint64_t of_deputy_ns = deputy__cpu_ns(), of_thread_ns = clock__ns(CLOCK_THREAD_CPUTIME_ID);
+	struct rusage ended;
+
+	getrusage(RUSAGE_CHILDREN, &ended);
+	ns += ns_of(&ended.ru_utime) + ns_of(&ended.ru_stime);
+	ns += of_deputy_ns > of_thread_ns ? of_deputy_ns - of_thread_ns : 0;
+	if (ns > watch->metrics.cpu_ns)
+		watch->metrics.cpu_ns = ns;
+}
+
 /* ---- what the one that watches says of itself and of its jobs: `watch status --json` ---- */
 
 static json_t *process_json(const struct watched_process *process, const struct metrics *metrics, uint64_t now_ns)
@@ -200,7 +237,7 @@ static json_t *status_json(const struct watched_jobs *jobs, const struct metrics
 	getrusage(RUSAGE_SELF, &used);
 	return json_pack("{s:s, s:s, s:b, s:s?, s:I, s:f, s:I, s:o, s:o}", "report", "watch", "stepflame",
 			 STEPFLAME_VERSION, "paused", pause != WATCH_RUNS, "paused_by", by[pause], "ring_bytes",
-			 (json_int_t)ring_bytes, "cpu_s", clock__ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9, "rss_max_bytes",
+			 (json_int_t)ring_bytes, "cpu_s", metrics->cpu_ns / 1e9, "rss_max_bytes",
 			 (json_int_t)used.ru_maxrss * 1024, "events", events_json(metrics), "jobs", list);
 }
 
@@ -214,15 +251,35 @@ static bool is_wanted(struct watch *watch, const struct watched_job *job, enum t
 {
 	if (job && watch->now_ns < job->quiet_until_ns && (kind != TRIGGER_END || job->end_kept))
 		return false;
-	if (watch->now_ns - watch->hour_ns >= HOUR_NS) {
-		watch->hour_ns = watch->now_ns;
-		watch->in_hour = 0;
-	}
-	return watch->in_hour < watch->options->per_hour;
+	if (watch->kept_cnt < watch->options->per_hour)
+		return true;
+	return watch->now_ns - watch->kept_ns[(watch->kept_cnt - watch->options->per_hour) % WATCH_PER_HOUR_MAX] >=
+	       HOUR_NS;
+}
+
+static void count_kept(struct watch *watch)
+{
+	watch->kept_ns[watch->kept_cnt++ % WATCH_PER_HOUR_MAX] = watch->now_ns;
+}
+
+/* Has the event that was being kept been kept? If it was not, the next one of its job is no second one. */
+static void settle_event(struct watch *watch)
+{
+	struct watched_job *job;
+
+	if (!watch->keeping.goes_on || events__busy(&watch->events))
+		return;
+	watch->keeping.goes_on = false;
+	watch->metrics.events[watch->keeping.kind][watch->events.kept]++;
+	job = watch->events.kept ? NULL : watched_jobs__of(&watch->jobs, watch->keeping.pid);
+	if (!job)
+		return;
+	job->quiet_until_ns = 0;
+	job->end_kept = job->end_kept && watch->keeping.kind != TRIGGER_END;
 }
 
 /*
- * keep.c: begins to keep what the ring has of a process's job. name, kind: for the name of the file. since_ns: when it began. what: a
+ * Begins to keep what the ring has of a process's job. name, kind: for the name of the file. since_ns: when it began. what: a
  * sentence. 0 or -errno that ends the session.
  */
 static int keep_job(struct watch *watch, uint32_t pid, const char *name, const char *kind, uint64_t since_ns,
@@ -232,6 +289,7 @@ static int keep_job(struct watch *watch, uint32_t pid, const char *name, const c
 	struct recording_part part = {};
 	int err = session__snapshot(watch->session) ?: recording_part__add(&part, pid);
 
+	settle_event(watch);
 	if (!err && job)
 		err = watched_jobs__part(&watch->jobs, job->number, &part);
 	if (!err && events__keep(&watch->events, watch->ring, &part, name, kind, since_ns, what))
@@ -245,20 +303,25 @@ static int keep_event(struct watch *watch, const struct trigger_event *event)
 	struct watched_job *job = watched_jobs__of(&watch->jobs, event->pid);
 	char text[SUMMARY_EVENT_BYTES], name[WATCHED_NAME], what[SUMMARY_EVENT_BYTES + WATCHED_NAME + 8];
 	bool wanted = is_wanted(watch, job, event->kind);
+	int err;
 
 	watched_jobs__name(&watch->jobs, event->pid, name);
 	snprintf(what, sizeof(what), "job %s: %s", name, summary_text__event(event, text));
-	watch->metrics.events[event->kind][wanted]++;
 	if (!wanted) {
+		watch->metrics.events[event->kind][false]++;
 		log__info("%s. Not kept: enough was, in the last time", what);
 		return 0;
 	}
-	watch->in_hour++;
+	count_kept(watch);
 	if (job) {
 		job->quiet_until_ns = watch->now_ns + watch->options->quiet_ns;
 		job->end_kept |= event->kind == TRIGGER_END;
 	}
-	return keep_job(watch, event->pid, name, trigger_names[event->kind], event->start_ns, what);
+	err = keep_job(watch, event->pid, name, trigger_names[event->kind], event->start_ns, what);
+	watch->keeping.goes_on = true; /* or could not begin */
+	watch->keeping.kind = event->kind;
+	watch->keeping.pid = event->pid;
+	return err;
 }
 
 /* Keeps the next event, if there is one and it may be kept. 0 or -errno that ends the session. */
@@ -267,6 +330,7 @@ static int keep_next_event(struct watch *watch)
 	const struct trigger_event *event = trigger__check(watch->trigger, watch->now_ns);
 	int err;
 
+	settle_event(watch);
 	if (!event->seen)
 		return 0;
 	watch->event_ns = watch->event_ns ?: watch->now_ns;
@@ -617,9 +681,11 @@ static json_t *answer_request(const char *request, void *ctx)
 
 	if (watch->failed)
 		return end_answer(watch);
-	if (!strcmp(request, "status"))
+	if (!strcmp(request, "status")) {
+		note_cpu_time(watch);
 		return status_json(&watch->jobs, &watch->metrics, watch->now_ns,
 				   watch->ring ? recording_writer__bytes(watch->ring) : 0, watch->pause);
+	}
 	if (is_request(request, "pause", &name) || is_request(request, "resume", &name))
 		return answer_pause(watch, *request == 'p', name);
 	if (is_request(request, "trigger", &name))
@@ -634,9 +700,11 @@ static json_t *answer_request(const char *request, void *ctx)
 /* A monitoring system that gets nothing for a while is no reason to end. */
 static void write_metrics(struct watch *watch, const struct session_progress *progress)
 {
-	int err = metrics__write(&watch->metrics, &watch->jobs, progress, recording_writer__bytes(watch->ring),
-				 watch->metrics_path);
+	int err;
 
+	note_cpu_time(watch);
+	err = metrics__write(&watch->metrics, &watch->jobs, progress, recording_writer__bytes(watch->ring),
+			     watch->metrics_path);
 	if (err && !watch->metrics_err)
 		log__warn(NULL, "cannot write %s: %s", watch->metrics_path, strerror(-err));
 	watch->metrics_err = err;
@@ -711,6 +779,7 @@ static int renew_ring(struct watch *watch, const struct session_progress *progre
 	if (progress->elapsed_ns < watch->options->renew_ns || watch->event_ns ||
 	    !watched_jobs__all_ended(&watch->jobs) || events__busy(&watch->events))
 		return 0;
+	metrics__name(&watch->metrics, &watch->jobs);
 	watched_jobs__free(&watch->jobs);
 	return end_session(watch, true) ?: begin_session(watch);
 }
@@ -740,6 +809,7 @@ static int run_loop(struct watch *watch, const volatile sig_atomic_t *stop)
 
 	while (!err && !*stop && (!duration_ns || watch->now_ns < start_ns + duration_ns)) {
 		if (watch->pause) {
+			settle_event(watch);
 			events__busy(&watch->events);
 			nanosleep(&pause, NULL);
 			watch->now_ns = clock__ns(CLOCK_MONOTONIC);

@@ -18,6 +18,8 @@
 #include "user/watch/metrics.h"
 #include "user/watch/push.h"
 
+#define WATCH_PER_HOUR_MAX 1000
+
 struct watch_options {
 	const char *state;              /* the folder */
 	struct listener_options listen; /* where scrapers get the metrics */
@@ -29,7 +31,7 @@ struct watch_options {
 	uint64_t leave_free;    /* bytes of the disk; with less, the watch pauses; 0: as room__is_short has it */
 	uint64_t kept_bytes;    /* of all events */
 	uint64_t quiet_ns;      /* after an event of a job, no other of it is kept for so long */
-	unsigned int per_hour;  /* events that are kept in an hour, at most */
+	unsigned int per_hour;  /* events that are kept in an hour, at most: 1 to WATCH_PER_HOUR_MAX */
 	uint64_t keep_every_ns; /* how often each job is kept without an event, too; 0: never */
 	struct trigger_options trigger;
 	struct session_options session;

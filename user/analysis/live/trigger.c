@@ -45,6 +45,7 @@ struct lag_member {
 	uint32_t pid;
 	bool told;
 	bool trains; /* it has made a step: others, like a launcher, are of the job without being ranks */
+	uint32_t uid;
 	char name[sizeof(((struct rec_job *)0)->name)], meets[sizeof(((struct rec_job *)0)->meets)];
 	uint64_t begin_ns; /* of this block, the same for all of a job; 0: it has made no step in it */
 	uint32_t block_cnt;
@@ -61,9 +62,11 @@ static struct lag_member *find_member(const struct lag *lag, uint32_t pid)
 	return NULL;
 }
 
+/* Anybody can say that he is of the job of another user. */
 static bool are_of_one_job(const struct lag_member *a, const struct lag_member *b)
 {
-	return !memcmp(a->name, b->name, sizeof(a->name)) && !memcmp(a->meets, b->meets, sizeof(a->meets));
+	return a->uid == b->uid && !memcmp(a->name, b->name, sizeof(a->name)) &&
+	       !memcmp(a->meets, b->meets, sizeof(a->meets));
 }
 
 /* Who comes or goes changes what the others are compared with. */
@@ -91,17 +94,20 @@ static void lag__end_process(struct lag *lag, uint32_t pid)
 		begin_again(lag, &gone);
 }
 
-/* Takes which job the process is of. Processes of a job without a name are not compared. 0 or -ENOMEM. */
+/*
+ * Takes which job the process is of. Processes that neither have its name nor meet others, as those of torchrun
+ * without --rdzv-id do, are not compared. 0 or -ENOMEM.
+ */
 static int lag__add_process(struct lag *lag, const struct rec_job *job)
 {
-	struct lag_member *member = find_member(lag, job->pid), new = {.pid = job->pid};
+	struct lag_member *member = find_member(lag, job->pid), new = {.pid = job->pid, .uid = job->uid};
 
 	memcpy(new.name, job->name, sizeof(new.name));
 	memcpy(new.meets, job->meets, sizeof(new.meets));
 	if (member && are_of_one_job(member, &new))
 		return 0;
 	lag__end_process(lag, job->pid);
-	if (!new.name[0])
+	if (!new.name[0] && !new.meets[0])
 		return 0;
 	member = array__add(&lag->members, sizeof(*member));
 	if (!member)
@@ -369,7 +375,8 @@ static bool pace__add(struct pace *pace, uint64_t step, uint64_t end_ns, uint64_
 
 /* ---- triggers ---- */
 
-#define STALL_STEPS 10
+#define STALL_STEPS  10
+#define UNUSUAL_KEPT 8
 
 /* A process that makes steps. */
 struct watched {
@@ -378,6 +385,10 @@ struct watched {
 	bool rests;
 	uint64_t ns[TRIGGER_STEPS]; /* the last steps, each at its number modulo that */
 	uint64_t step_cnt;
+	struct unusual_step {
+		uint64_t step, ns;
+	} unusual[UNUSUAL_KEPT]; /* the last ones, each at its number modulo that */
+	uint64_t unusual_cnt;
 	uint64_t active_ns;           /* when it last ended a step, an action or a label */
 	uint64_t step_end_ns;         /* of the last step */
 	uint64_t last_step;           /* its index */
@@ -465,6 +476,34 @@ static bool is_unusual(const struct watched *process, uint64_t ns)
 	       is_far_beyond(ns, longest_ns(process));
 }
 
+/*
+ * Is it one of those that come again after so many steps, such as the first of an epoch, in which workers start? Then the last
+ * two came at the same distance, give or take a step, and it is not far beyond them.
+ */
+static bool is_usual_again(const struct watched *process, uint64_t step, uint64_t ns)
+{
+	size_t cnt = process->unusual_cnt < UNUSUAL_KEPT ? process->unusual_cnt : UNUSUAL_KEPT;
+
+	for (size_t i = 0; i < cnt; i++) {
+		const struct unusual_step *last = &process->unusual[i];
+
+		for (size_t k = 0; k < cnt && last->step < step; k++) {
+			const struct unusual_step *before = &process->unusual[k];
+			uint64_t expected = 2 * last->step - before->step;
+
+			if (before->step < last->step && step + 1 >= expected && step <= expected + 1 &&
+			    !is_far_beyond(ns, last->ns > before->ns ? last->ns : before->ns))
+				return true;
+		}
+	}
+	return false;
+}
+
+static void keep_unusual(struct watched *process, uint64_t step, uint64_t ns)
+{
+	process->unusual[process->unusual_cnt++ % UNUSUAL_KEPT] = (struct unusual_step){step, ns};
+}
+
 static int add_event(struct trigger *trigger, enum trigger_kind kind, const struct watched *process,
 		     struct trigger_event event)
 {
@@ -544,6 +583,7 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 	struct watched *process = find_watched_process(trigger, record->pid);
 	struct timed_step step;
 	int timed = step_times__add(&trigger->times, record, &step), err = 0;
+	bool unusual, slow;
 
 	if (timed <= 0)
 		return timed;
@@ -557,7 +597,11 @@ static int add_step(struct trigger *trigger, const struct rec_step *record)
 	ns = step.duration_ns > step.besides_ns ? step.duration_ns - step.besides_ns : 0;
 	process->active_ns = process->step_end_ns = step.end_ns;
 	process->last_step = step.index;
-	if (trigger->options.on[TRIGGER_SLOW] && (given_ns ? ns > given_ns : is_unusual(process, ns)))
+	unusual = is_unusual(process, ns);
+	slow = given_ns ? ns > given_ns : unusual && !is_usual_again(process, step.index, ns);
+	if (unusual)
+		keep_unusual(process, step.index, ns);
+	if (trigger->options.on[TRIGGER_SLOW] && slow)
 		err = add_event(trigger, TRIGGER_SLOW, process,
 				(struct trigger_event){.start_ns = step.end_ns - step.duration_ns,
 						       .step = step.index,
@@ -633,6 +677,25 @@ int trigger__add(struct trigger *trigger, const struct rec_hdr *record, uint64_t
 	return 0;
 }
 
+/*
+ * One rank evaluates, or saves, for all, and the others wait: does another process of its job, which makes no steps
+ * either, do something? ns: within that time.
+ */
+static bool waits_for_other(const struct trigger *trigger, const struct watched *process, uint64_t ns, uint64_t now_ns)
+{
+	const struct lag_member *own = find_member(&trigger->lag, process->pid), *member;
+	const struct watched *all = trigger->processes.items;
+
+	for (size_t i = 0; own && i < trigger->processes.cnt; i++) {
+		if (&all[i] == process || now_ns > all[i].active_ns + ns || now_ns < all[i].step_end_ns + ns / 2)
+			continue;
+		member = find_member(&trigger->lag, all[i].pid);
+		if (member && are_of_one_job(own, member))
+			return true;
+	}
+	return false;
+}
+
 const struct trigger_event *trigger__check(struct trigger *trigger, uint64_t now_ns)
 {
 	static const struct trigger_event none;
@@ -640,11 +703,14 @@ const struct trigger_event *trigger__check(struct trigger *trigger, uint64_t now
 
 	for (size_t i = 0; i < trigger->processes.cnt && trigger->options.on[TRIGGER_STALL]; i++) {
 		uint64_t still_ns = now_ns > all[i].active_ns ? now_ns - all[i].active_ns : 0;
-		uint64_t given_ns = trigger->options.ns[TRIGGER_STALL];
+		uint64_t ns = trigger->options.ns[TRIGGER_STALL] ?: TRIGGER_STALL_NS;
 
-		if (all[i].reported || all[i].rests || still_ns <= (given_ns ?: TRIGGER_STALL_NS))
+		if (all[i].reported || all[i].rests || still_ns <= ns)
 			continue;
-		if (given_ns || still_ns > STALL_STEPS * median_ns(&all[i])) /* without memory: at the next look */
+		if (!trigger->options.ns[TRIGGER_STALL] && ns < STALL_STEPS * median_ns(&all[i]))
+			ns = STALL_STEPS * median_ns(&all[i]);
+		if (still_ns > ns &&
+		    !waits_for_other(trigger, &all[i], ns, now_ns)) /* without memory: at the next look */
 			add_event(trigger, TRIGGER_STALL, &all[i],
 				  (struct trigger_event){.start_ns = all[i].step_end_ns,
 							 .step = all[i].last_step,

@@ -5,8 +5,9 @@
  *
  * A slow step: longer than a given time; or, without one, twice as long as the longest of the last
  * TRIGGER_STEPS and TRIGGER_SLOW_NS longer, once there are TRIGGER_STEPS_MIN. So what a job does
- * again and again, like a log in each fiftieth step, is no event. Time in validation and checkpoints
- * does not count.
+ * again and again, like a log in each fiftieth step, is no event; what it does after more steps, like
+ * the start of an epoch, is none from the third time on. Time in validation and checkpoints does not
+ * count.
  *
  * Slower: the steps have become longer for good (trigger.c), by a given percentage or
  * TRIGGER_SLOWER_PERCENT.
@@ -15,7 +16,8 @@
  * TRIGGER_STRAGGLER_PERCENT of its own work.
  *
  * A stall: a process that has made steps ends none, and neither an action nor a label, for a given
- * time; or, without one, for ten times its median step, but at least a minute.
+ * time; or, without one, for ten times its median step, but at least a minute. Not while another process
+ * of its job, which ends no steps either, ends actions or labels: it may wait for that one.
  *
  * A bad end: a process that has made steps is killed by a signal, but for SIGINT and SIGTERM, or ends
  * with an error.
