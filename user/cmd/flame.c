@@ -16,6 +16,7 @@
 #include "user/cmd/input.h"
 #include "user/cmd/parse.h"
 #include "user/export/export.h"
+#include "user/lib/digits.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"
@@ -378,13 +379,13 @@ static int note_thin_lanes(struct lanes *lanes, struct page *page)
 	if (stream_ns)
 		err = add_note(page,
 			       "so much work of GPUs does not fit into a page: over time, work of a stream that begins "
-			       "within %.3g ms is one bar",
-			       stream_ns / 1e6);
+			       "within %s ms is one bar",
+			       DIGITS(stream_ns / 1e6, 3));
 	if (phase_ns && !err)
 		err = add_note(
 			page,
-			"so many phases do not fit into a page: over time, those shorter than %.3g ms are not drawn",
-			phase_ns / 1e6);
+			"so many phases do not fit into a page: over time, those shorter than %s ms are not drawn",
+			DIGITS(phase_ns / 1e6, 3));
 	if (lanes__left_out(lanes) && !err)
 		err = add_note(page,
 			       "%" PRIu64 " spans of the timeline were too many: their phases are not drawn over time",
@@ -401,8 +402,8 @@ static int note_thinning(struct flame *flame, struct page *page)
 		grain_us = step_grain_us;
 	if (!grain_us)
 		return 0;
-	return add_note(page, "so many samples do not fit into a page: those of the same stack within %.3g s are one%s",
-			grain_us / 1e6, step_grain_us ? "" : ", but for threads that make steps");
+	return add_note(page, "so many samples do not fit into a page: those of the same stack within %s s are one%s",
+			DIGITS(grain_us / 1e6, 3), step_grain_us ? "" : ", but for threads that make steps");
 }
 
 /* 0; -EPIPE; or -errno after a message. */

@@ -9,6 +9,7 @@
 
 #include "user/analysis/compare/diff.h"
 #include "user/lib/columns.h"
+#include "user/lib/digits.h"
 #include "user/report/common.h"
 #include "user/report/print/csv.h"
 #include "user/report/print/table.h"
@@ -54,7 +55,9 @@ static int say_per_second(struct array *notes, const struct diff_side *a, const 
 /* Says how much of each recording a figure covers. */
 static int say_amount(struct array *notes, const char *what, const char *unit, double a, double b)
 {
-	return a > 0 && b > 0 ? add_note(notes, "%s: in %.4g %s of A and %.4g of B.", what, a, unit, b) : 0;
+	return a > 0 && b > 0
+		       ? add_note(notes, "%s: in %s %s of A and %s of B.", what, DIGITS(a, 4), unit, DIGITS(b, 4))
+		       : 0;
 }
 
 /* Adds a sentence, char *, for each thing that the reader has to know. 0 or -ENOMEM. */
@@ -247,10 +250,10 @@ static int print_side(const struct diff_side *side, const char *letter, const ch
 	if (!file)
 		return -ENOMEM;
 	if (!side->steps)
-		text__wrapped(out, SIDE_HANG, "%s  %s: no steps, in %.4g s", letter, file, side->window_s);
+		text__wrapped(out, SIDE_HANG, "%s  %s: no steps, in %s s", letter, file, DIGITS(side->window_s, 4));
 	else
-		text__wrapped(out, SIDE_HANG, "%s  %s: %zu steps of %zu process%s in %.4g s, median %s, p99 %s", letter,
-			      file, side->steps, side->ranks, side->ranks == 1 ? "" : "es", side->window_s,
+		text__wrapped(out, SIDE_HANG, "%s  %s: %zu steps of %zu process%s in %s s, median %s, p99 %s", letter,
+			      file, side->steps, side->ranks, side->ranks == 1 ? "" : "es", DIGITS(side->window_s, 4),
 			      print_s(median, sizeof(median), "", side->median_s),
 			      print_s(p99, sizeof(p99), "", side->p99_s));
 	free(file);
