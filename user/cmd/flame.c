@@ -52,8 +52,8 @@ static const struct argp_option options[] = {
 	 "run",
 	 0},
 	{"folded", OPT_FOLDED, NULL, 0,
-	 "no page: print its first view to stdout as folded stacks, in us; with --diff two counts on each line, FILE's "
-	 "first",
+	 "no page: print folded stacks to stdout, in us: of the whole time, also outside of steps, or with --step or "
+	 "--slowest of these steps; with --diff two counts on each line, FILE's first",
 	 0},
 	{0},
 };
