@@ -20,6 +20,8 @@
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"
+#include "user/model/processes.h"
+#include "user/model/rests.h"
 #include "user/page/page.h"
 #include "user/report/common.h"
 #include "user/report/summary.h"
@@ -166,6 +168,16 @@ static char *describe_recording(struct job *job)
 	return NULL;
 }
 
+/* Of which the recording has samples; 0: not known. */
+static double sampled_seconds(const struct job *job)
+{
+	uint64_t from_ns = job__events_from(job), to_ns = job__window(job)->end_ns;
+
+	if (to_ns <= from_ns)
+		return 0;
+	return (to_ns - from_ns - rests__between(job__rests(job), job__seen(job).pid, from_ns, to_ns)) / 1e9;
+}
+
 static int check_flame_samples(const char *file, struct job *job)
 {
 	const struct samples *samples = job__samples(job);
@@ -196,6 +208,7 @@ static int read_recording(const char *file, bool native, struct flame *flame, st
 		if (out) {
 			out->about = describe_recording(job);
 			out->answer = summary__answer_json(&view);
+			out->seconds = sampled_seconds(job);
 		}
 		err = !out || (out->about && out->answer) ? flame__add(flame, job, view.steps, native) : -ENOMEM;
 		if (!err && lanes)
