@@ -79,7 +79,9 @@ static int diff_notes__make(const struct diff *diff, struct array *notes)
 	return err ?:
 	       say_missing(notes, "Waits and functions", a->sampled, b->sampled, " (no samples)") ?:
 	       say_missing(notes, "Actions", a->action_units > 0, b->action_units > 0,
-			   " (the file was cut before its first snapshot)") ?:
+			   (a->action_units > 0 ? b : a)->dropped
+				   ? " of the steps that record --max-size or --last has kept"
+				   : " (the file was cut before its first snapshot)") ?:
 	       say_missing(notes, "Operators", a->op_units > 0, b->op_units > 0, " (record --ops)") ?:
 	       say_missing(notes, "GPUs", a->gpu_units > 0, b->gpu_units > 0, " that CUPTI watched") ?:
 	       say_amount(notes, "Actions are compared as counted", unit, a->action_units, b->action_units) ?:
