@@ -73,6 +73,7 @@ enum rec_type {
 	REC_GPU_USER,      /* user: a process uses a GPU, by NVML, cumulative */
 	REC_COPIED,        /* user: pages that a forked process has copied: resource_records.h */
 	REC_INSTALLED,     /* user: a package that was installed into a folder of PYTHONPATH */
+	REC_RECORDED,      /* user: when a process of a merged recording was recorded: resource_records.h */
 	REC__COUNT,
 };
 

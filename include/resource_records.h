@@ -100,6 +100,15 @@ struct rec_rest {
 	__u32 pad;
 };
 
+/* The window of the recording of which merge has taken a main process; that of the merged one may be longer. */
+struct rec_recorded {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 pad;
+	__u64 from_ns;
+	__u64 to_ns;
+};
+
 /*
  * How much longer the steps of a process take while it is recorded, measured against its rests of
  * --budget (user/session/sources/ticks.h). Shares are in microseconds a second.

@@ -407,6 +407,8 @@ def test_switches_of_other_reports(tmp_path):
         (["--simple", "--cpu"], "--cpu is for --advanced, not for --simple"),
         (["--simple", "--native"], "--native is for --advanced, not for --simple"),
         (["--ops", "--leaf"], "--leaf is for --simple and --advanced, not for --ops"),
+        (["--steps", "--action", "forward"], "--action is for --simple, --advanced, --ops and --gpu, not for --steps"),
+        (["--io", "--action", "forward"], "not for --io"),
         (["--advanced", "--sort", "percent"], "no sort key 'percent'"),
     ):
         result = helpers.stepflame("report", path, *args)

@@ -12,7 +12,7 @@ import helpers
 import pytest
 import recfile as rf
 
-MS = 10**6
+MS, SECOND = 10**6, 10**9
 PID, MAIN, OTHER = 100, 100, 101  # a thread that makes steps, and one that does not
 DATA, FORWARD, BACKWARD = 1, 2, 3  # enum phase
 LOAD, MODEL, FIRST = 10, 11, 12  # functions
@@ -344,3 +344,32 @@ def test_cuts_of_a_steady_job(tmp_path):
             assert not [row for row in told if row["changed"]], found
             rows, beyond = rows + len(told), beyond + len([row for row in told if abs(row["change_s"]) > row["error_s"]])
     assert rows > 300 and beyond <= 0.05 * rows, (rows, beyond)
+
+
+def kept(snapshots, first=1000, last=1200):
+    """What --max-size has kept of a recording: its last steps, of 10 ms, and the totals of all; at these steps it has a snapshot."""
+    yield rf.host()
+    yield rf.target(PID)
+    yield from functions()
+    yield rf.name(8, "training_step")
+    yield rf.record("DROPPED", time_ns=SECOND + (first - 5) * 10 * MS, events=1000)
+    yield rf.boundary(PID, MAIN, first, SECOND + first * 10 * MS)
+    for index in range(first + 1, last + 1):
+        at = SECOND + index * 10 * MS
+        yield rf.boundary(PID, MAIN, index, at, (0, 5 * MS, 5 * MS, 0, 0, 0, 0, 0))
+        yield rf.sample(PID, MAIN, rf.CPU, at - 1, MS, 40)
+        if index in snapshots or index == last:
+            yield rf.window(SECOND, at + MS, index, 1)
+            yield rf.agg(PID, rf.ACTION, 8, index, index * 5 * MS, first_ns=SECOND + 5, min_ns=5 * MS, max_ns=5 * MS)
+
+
+@pytest.mark.parametrize("snapshots, steps", [(range(1020, 1200, 20), 160), ((1050, 1100), 50), ((1100,), 0)])
+def test_totals_of_dropped_steps(tmp_path, snapshots, steps):
+    """They are no time of the steps that were kept: these are compared between snapshots, or not at all."""
+    path = write(tmp_path, "a.rec", kept(snapshots))
+    whole = write(tmp_path, "b.rec", recording(6, steps=300))
+    found = changes(path, whole, "--all")
+    assert found["a"]["actions_of"] == pytest.approx(steps, abs=0.2)
+    rows = by_name(found["actions"])
+    assert (rows["training_step"]["a_s"] == pytest.approx(0.005)) if steps else rows == {}
+    assert ("Actions are not compared: A has none of the steps that record --max-size or --last has kept." in found["notes"]) == (not steps)

@@ -7,6 +7,7 @@ from collections import Counter
 
 import browser as web
 import pytest
+import recfile as rec
 import sampled
 import stepped
 from stepped import PID
@@ -177,6 +178,19 @@ def test_outside_of_steps(opened, tmp_path):
     assert "per second" in page.run("return document.getElementById('story').textContent")
     page.drag(step_point(page, 4), step_point(page, 9), shift=True)  # per step is held against per step
     assert (state(page)["a"], state(page)["b"]) == ("all", "5-10")
+
+
+def test_per_second_of_what_was_kept(opened, tmp_path):
+    """The whole time of a recording that has dropped its first hour is that since then."""
+    job, hour = stepped.training(steps=50, slow=0), 3600 * 10**9
+    seconds = job.end / 1e9
+    job.steps = [(start + hour, end + hour, phases) for start, end, phases in job.steps]
+    for row in job.rows:
+        row.time += hour
+    job.extra.append(rec.record("DROPPED", time_ns=stepped.START + hour, events=1000))
+    page = opened(job.write(tmp_path / "r.rec"))
+    page.click("#wholeTime")
+    assert page.run("return app.sums[0] / 1e6") == pytest.approx(total_ms(job.folded(), seconds), rel=1e-3)
 
 
 def test_slowest_against_median(opened, run):  # noqa: F811

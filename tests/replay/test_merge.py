@@ -74,6 +74,31 @@ def test_two_hosts(tmp_path):
     assert text.count("a note") == 1
 
 
+def stepping(pid, rank, start_ns, seconds):
+    """Ten steps a second for so long, of a job that goes on."""
+    yield rf.host(monotonic_ns=start_ns, realtime_ns=10**18 + start_ns)
+    yield rf.target(pid, rank=rank)
+    yield from (rf.name(7, "train"), rf.code(50, 7, 7), rf.stack(60, [(50, 0)]))
+    for index in range(seconds * 10):
+        at = start_ns + 10**6 + index * SECOND // 10
+        yield rf.sample(pid, pid, rf.CPU, at, 10**7, 60)
+        yield rf.boundary(pid, pid, index, at, (0, SECOND // 20, SECOND // 20, 0, 0, 0, 0, 0))
+    yield rf.window(start_ns, start_ns + seconds * SECOND, seconds * 10, 1)
+
+
+def test_time_in_which_a_rank_was_not_recorded(tmp_path):
+    """It is no time without steps: the first rank does not stand still as soon as the recording of the other goes on alone."""
+    files = [write(tmp_path, f"{rank}.rec", stepping(100 + rank, rank, start * SECOND, seconds)) for rank, start, seconds in ((0, 1, 10), (1, 4, 15), (2, 21, 9))]
+    two, three = tmp_path / "two.rec", tmp_path / "three.rec"
+    assert merge(*files[:2], "-o", two).returncode == merge(two, files[2], "-o", three).returncode == helpers.OK
+    for path in (files[0], two, three):
+        said = helpers.report_text(path)
+        assert "Stalled" not in said and "No step" not in said
+        for process in report(path, "--steps", "--per-rank")["processes"]:
+            assert process["outside"]["before"]["seconds"] == pytest.approx(0.001)
+            assert process["outside"]["after"]["seconds"] == pytest.approx(0.099)
+
+
 WHOLE = {"HOST", "TARGET", "WINDOW", "COST", "COUNTER"}  # one for all that is merged, or what tells recordings apart
 
 
@@ -93,7 +118,8 @@ def test_each_record(tmp_path, type_name):
     out = tmp_path / "out.rec"
     assert merge(a, b, "-o", out).returncode == helpers.OK
     layout = rf.LAYOUTS[type_name]
-    *_, moved, zero = [layout.unpack(payload) for kind, payload in rf.read_packed(out) if kind == layout.type]
+    rows = [layout.unpack(payload) for kind, payload in rf.read_packed(out) if kind == layout.type]
+    moved, zero = rows[:2] if type_name == "RECORDED" else rows[-2:]  # of which merge adds one itself
     assert not any(getattr(zero, name) for name in values)
     for name, value in values.items():
         told = getattr(moved, name)

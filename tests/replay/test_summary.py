@@ -238,6 +238,29 @@ def test_dropped(tmp_path):
         assert says in " ".join(helpers.report_text(path, *options).split())
 
 
+@pytest.mark.parametrize(
+    "step_ms, steps, hours, says",
+    [
+        (0.34, 3000, 0, ("median 340 us", "2941 a second")),
+        (0.9997, 3000, 0, ("median 1 ms", "1000 a second")),
+        (12345, 40, 0, ("median 12.3 s", "steps: 40 (Lightning's run_training_batch): median 12345 ms, p99 12345 ms")),
+        (100, 40, 30, ("Recorded 108000 s", "window: 108000 s")),
+    ],
+    ids=["short", "a little less than 1 ms", "long", "for long"],
+)
+def test_large_figures(tmp_path, step_ms, steps, hours, says):
+    """No figure has an exponent, however short or long the steps are."""
+    ends = [START + round(i * step_ms * MS) for i in range(steps + 1)]
+    spent = round(step_ms * MS / 2)
+    boundaries = [rec.boundary(PID, PID, i, at, (0, spent, spent, 0, 0, 0, 0, 0)) for i, at in enumerate(ends)]
+    end = START + hours * 3600 * 10**9 if hours else ends[-1] + MS
+    sample = (rec.name(1, "train"), rec.code(1, 1, 1), rec.stack(1, [(1, 0)]), rec.sample(PID, PID, rec.CPU, ends[-1] - 1000, spent, 1))
+    path = write(tmp_path / "a.rec", [rec.host(), rec.target(PID), *boundaries, *sample, rec.window(START, end, steps, 1)])
+    text = one_line(helpers.report_text(path) + helpers.report_text(path, "--steps"))
+    assert all(one in text for one in says), text
+    assert not re.search(r"\d[.\d]*e[+-]\d", text), text
+
+
 FETCHES, SAVES, SCORES = 600, 601, 602
 
 

@@ -265,4 +265,5 @@ def test_one_process(tmp_path):
     path = recordings.path("ddp0")
     pid = rows(tables_of(path, tmp_path / "all")["ranks"])[0]["pid"]
     assert {row["pid"] for row in rows(tables_of(path, tmp_path / "one", "-p", pid)["windows"])} == {pid}
-    assert len(rows(tables_of(path, tmp_path / "none", "-p", 1)["windows"])) == 0
+    done = helpers.stepflame("export", path, "-f", "arrow", "-o", tmp_path / "none", "-p", "1")
+    assert done.returncode == helpers.ERROR and "has no process 1 that trains" in done.stderr and not (tmp_path / "none").exists()

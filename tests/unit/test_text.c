@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Texts of a target on their way out: what is escaped, how wide it is, streams for people, JSON. */
+/* Texts of a target on their way out: what is escaped, how wide it is, streams for people, JSON; and figures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "user/lib/columns.h"
+#include "user/lib/digits.h"
 #include "user/lib/json.h"
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"
@@ -104,6 +105,30 @@ static void test_for_people(void **state)
 	close(ends[0]);
 }
 
+static void test_digits(void **state)
+{
+	static const struct {
+		double value;
+		int cnt;
+		const char *text;
+	} cases[] = {
+		{0, 3, "0"},
+		{3.14159, 3, "3.14"},
+		{999.4, 3, "999"},
+		{1234.5, 2, "1234"},
+		{12345678, 4, "12345678"},
+		{-1234.4, 3, "-1234"},
+		{0.00012345, 2, "0.00012"},
+		{0.0000500001, 3, "0.00005"},
+		{0.00009996, 3, "0.0001"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		assert_string_equal(DIGITS(cases[i].value, cases[i].cnt), cases[i].text);
+	assert_string_equal(DIGITS(NAN, 3), "nan");
+	assert_string_equal(DIGITS(1e300, 3), "1e+300");
+}
+
 /* DEL is what jansson leaves. */
 static void test_json(void **state)
 {
@@ -121,7 +146,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_escape),     cmocka_unit_test(test_cells), cmocka_unit_test(test_broken),
-		cmocka_unit_test(test_for_people), cmocka_unit_test(test_json),
+		cmocka_unit_test(test_for_people), cmocka_unit_test(test_json),  cmocka_unit_test(test_digits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -422,21 +422,36 @@ static int export_to_file(const struct export_models *models, const struct expor
 	return err;
 }
 
-/* A file for each table. Returns like export_to_file. */
-static int export_tables(struct export_models *models, const struct export_args *arguments)
+/* 0, or -errno after a message. */
+static int make_tables(struct export_models *models, const struct export_args *arguments)
 {
-	struct output output;
-	int err = output__make_folder(arguments->output, &output);
+	int err;
 
-	if (err) {
-		output__explain(arguments->output, &output, err);
-		return err;
-	}
 	models->tables = tables__new(models->job, arguments->pid, &err);
 	if (err == -EINVAL)
 		log__error("record again, or export one process with --pid",
 			   "%s has impossible times, or more minutes of processes than %d",
 			   input__name(arguments->file), MINUTES_MAX);
+	if (err || !arguments->pid || tables__any_process(models->tables))
+		return err;
+	log__error("name another process with --pid, or none", "%s has no process %u that trains",
+		   input__name(arguments->file), arguments->pid);
+	return -ENODATA;
+}
+
+/* A file for each table. Returns like export_to_file. */
+static int export_tables(struct export_models *models, const struct export_args *arguments)
+{
+	struct output output;
+	int err = make_tables(models, arguments);
+
+	if (err)
+		return err;
+	err = output__make_folder(arguments->output, &output);
+	if (err) {
+		output__explain(arguments->output, &output, err);
+		return err;
+	}
 	for (models->table = 0; models->table < tables__cnt() && !err; models->table++) {
 		char *path;
 

@@ -16,9 +16,12 @@
 #include "user/cmd/input.h"
 #include "user/cmd/parse.h"
 #include "user/export/export.h"
+#include "user/lib/digits.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"
+#include "user/model/processes.h"
+#include "user/model/rests.h"
 #include "user/page/page.h"
 #include "user/report/common.h"
 #include "user/report/summary.h"
@@ -51,8 +54,8 @@ static const struct argp_option options[] = {
 	 "run",
 	 0},
 	{"folded", OPT_FOLDED, NULL, 0,
-	 "no page: print its first view to stdout as folded stacks, in us; with --diff two counts on each line, FILE's "
-	 "first",
+	 "no page: print folded stacks to stdout, in us: of the whole time, also outside of steps, or with --step or "
+	 "--slowest of these steps; with --diff two counts on each line, FILE's first",
 	 0},
 	{0},
 };
@@ -165,6 +168,16 @@ static char *describe_recording(struct job *job)
 	return NULL;
 }
 
+/* Of which the recording has samples; 0: not known. */
+static double sampled_seconds(const struct job *job)
+{
+	uint64_t from_ns = job__events_from(job), to_ns = job__window(job)->end_ns;
+
+	if (to_ns <= from_ns)
+		return 0;
+	return (to_ns - from_ns - rests__between(job__rests(job), job__seen(job).pid, from_ns, to_ns)) / 1e9;
+}
+
 static int check_flame_samples(const char *file, struct job *job)
 {
 	const struct samples *samples = job__samples(job);
@@ -195,6 +208,7 @@ static int read_recording(const char *file, bool native, struct flame *flame, st
 		if (out) {
 			out->about = describe_recording(job);
 			out->answer = summary__answer_json(&view);
+			out->seconds = sampled_seconds(job);
 		}
 		err = !out || (out->about && out->answer) ? flame__add(flame, job, view.steps, native) : -ENOMEM;
 		if (!err && lanes)
@@ -378,13 +392,13 @@ static int note_thin_lanes(struct lanes *lanes, struct page *page)
 	if (stream_ns)
 		err = add_note(page,
 			       "so much work of GPUs does not fit into a page: over time, work of a stream that begins "
-			       "within %.3g ms is one bar",
-			       stream_ns / 1e6);
+			       "within %s ms is one bar",
+			       DIGITS(stream_ns / 1e6, 3));
 	if (phase_ns && !err)
 		err = add_note(
 			page,
-			"so many phases do not fit into a page: over time, those shorter than %.3g ms are not drawn",
-			phase_ns / 1e6);
+			"so many phases do not fit into a page: over time, those shorter than %s ms are not drawn",
+			DIGITS(phase_ns / 1e6, 3));
 	if (lanes__left_out(lanes) && !err)
 		err = add_note(page,
 			       "%" PRIu64 " spans of the timeline were too many: their phases are not drawn over time",
@@ -401,8 +415,8 @@ static int note_thinning(struct flame *flame, struct page *page)
 		grain_us = step_grain_us;
 	if (!grain_us)
 		return 0;
-	return add_note(page, "so many samples do not fit into a page: those of the same stack within %.3g s are one%s",
-			grain_us / 1e6, step_grain_us ? "" : ", but for threads that make steps");
+	return add_note(page, "so many samples do not fit into a page: those of the same stack within %s s are one%s",
+			DIGITS(grain_us / 1e6, 3), step_grain_us ? "" : ", but for threads that make steps");
 }
 
 /* 0; -EPIPE; or -errno after a message. */

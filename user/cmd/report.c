@@ -69,8 +69,8 @@ static const struct argp_option options[] = {
 	{"io", OPT_IO, NULL, 0, "system calls, files, and what the DataLoader's workers did", 0},
 	{"gpu", OPT_GPU, NULL, 0, "what GPUs did and waited for: kernels, copies, calls of CUDA and NCCL", 0},
 	{.doc = "What is in it:"},
-	{"action", OPT_ACTION, "NAME", 0, "only the action of this name; with --ops and --gpu, what is directly in it",
-	 0},
+	{"action", OPT_ACTION, "NAME", 0,
+	 "only the action of this name, with --simple and --advanced; with --ops and --gpu, what is directly in it", 0},
 	{"per-rank", OPT_PER_RANK, NULL, 0, "each process separately, also children and workers", 0},
 	{"sort", OPT_SORT, "KEY", 0,
 	 "percent (default), name, calls, mean, total, min, max, first or self; with --advanced those of pstats: "
@@ -211,6 +211,13 @@ static void check_summary_or_die(struct argp_state *state, const struct report_a
 		argp_error(state, "--%s is for tables, not for --summary", name);
 }
 
+static void check_action_or_die(struct argp_state *state, const struct report_args *arguments)
+{
+	if (arguments->options.action && !report__find(arguments->report)->by_action)
+		argp_error(state, "--action is for --simple, --advanced, --ops and --gpu, not for --%s",
+			   arguments->report);
+}
+
 /* Do the options ask for a table, which without a report's name is the simple one? */
 static bool wants_table(const struct report_args *arguments)
 {
@@ -280,6 +287,7 @@ static error_t parse_report_or_die(int key, char *arg, struct argp_state *state)
 		check_sort_key_or_die(state, arguments);
 		check_report_switches_or_die(state, arguments);
 		check_summary_or_die(state, arguments);
+		check_action_or_die(state, arguments);
 		if (arguments->options.json && arguments->options.csv)
 			argp_error(state, "either --json or --csv");
 		break;

@@ -139,6 +139,7 @@ struct tables;
 /* pid: only this process; 0: all. NULL with *err: -ENOMEM, or -EINVAL where the times of the recording are impossible. */
 struct tables *tables__new(struct job *job, uint32_t pid, int *err);
 void tables__free(struct tables *tables); /* accepts NULL */
+bool tables__any_process(const struct tables *tables);
 
 size_t tables__cnt(void);
 const char *tables__name(size_t table); /* "steps" */

@@ -178,6 +178,13 @@ static const struct minutes_of *next_process(const struct tables *tables, size_t
 	return NULL;
 }
 
+bool tables__any_process(const struct tables *tables)
+{
+	size_t at = 0;
+
+	return next_process(tables, &at);
+}
+
 /* NULL: the process has no rows. */
 static const struct minutes_of *known_process(const struct tables *tables, uint32_t pid)
 {

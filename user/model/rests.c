@@ -15,6 +15,24 @@ struct process_overhead {
 	struct rec_overhead record;
 };
 
+struct process_recorded {
+	uint64_t pid;
+	struct rec_recorded record;
+};
+
+static int add_recorded(struct rests *rests, const struct rec_recorded *record)
+{
+	const uint64_t key = record->pid;
+	struct process_recorded *recorded;
+
+	if (record->to_ns < record->from_ns)
+		return -EINVAL;
+	recorded = MAP_ADD(&rests->recorded, struct process_recorded, &key);
+	if (recorded)
+		recorded->record = *record;
+	return recorded ? 0 : -ENOMEM;
+}
+
 static int add_overhead(struct rests *rests, const struct rec_overhead *record)
 {
 	const uint64_t key = record->pid;
@@ -50,8 +68,27 @@ static int add_rest(struct rests *rests, const struct rec_rest *rest)
 
 int rests__add(struct rests *rests, const struct rec_hdr *record)
 {
-	return record->type == REC_REST ? add_rest(rests, (const void *)record)
-					: add_overhead(rests, (const void *)record);
+	switch (record->type) {
+	case REC_REST:
+		return add_rest(rests, (const void *)record);
+	case REC_RECORDED:
+		return add_recorded(rests, (const void *)record);
+	default:
+		return add_overhead(rests, (const void *)record);
+	}
+}
+
+void rests__narrow(const struct rests *rests, uint32_t pid, uint64_t *from_ns, uint64_t *to_ns)
+{
+	const uint64_t key = pid;
+	const struct process_recorded *recorded = MAP_FIND(&rests->recorded, struct process_recorded, &key);
+
+	if (recorded && recorded->record.from_ns > *from_ns)
+		*from_ns = recorded->record.from_ns;
+	if (recorded && recorded->record.to_ns < *to_ns)
+		*to_ns = recorded->record.to_ns;
+	if (*to_ns < *from_ns)
+		*to_ns = *from_ns;
 }
 
 const struct rec_overhead *rests__overhead(const struct rests *rests, uint32_t pid)
@@ -91,4 +128,5 @@ void rests__free(struct rests *rests)
 	free(rests->all.items);
 	map__free(&rests->last);
 	map__free(&rests->overheads);
+	map__free(&rests->recorded);
 }

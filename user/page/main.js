@@ -130,6 +130,8 @@ class App {
   }
 
   seconds(which) {
+    const {seconds} = this.data.head.recordings[this.two ? which : 0];
+    if (seconds) return seconds;
     const last = this.threads[which].reduce((end, t) => Math.max(end, t.count ? t.end[t.count - 1] : 0), 0);
     return last / 1e6 || 1;
   }

@@ -339,8 +339,9 @@ static char *make_head(const struct page *page)
 		failed |= json_array_append_new(phases, json_string(phase__name(i)));
 	for (uint32_t i = 0; i < page->recording_cnt; i++)
 		failed |= json_array_append_new(
-			recordings, json_pack("{s:s, s:s, s:O}", "file", page->recordings[i].file, "about",
-					      page->recordings[i].about, "answer", page->recordings[i].answer));
+			recordings, json_pack("{s:s, s:s, s:O, s:f}", "file", page->recordings[i].file, "about",
+					      page->recordings[i].about, "answer", page->recordings[i].answer,
+					      "seconds", page->recordings[i].seconds));
 	head = json_pack("{s:s, s:o, s:o, s:o, s:{s:s, s:I, s:I, s:b}}", "version", STEPFLAME_VERSION, "kinds", kinds,
 			 "phases", phases, "recordings", recordings, "choice", "steps", steps[page->choice.steps],
 			 "number", (json_int_t)page->choice.number, "pid", (json_int_t)page->choice.pid, "all_threads",

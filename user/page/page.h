@@ -25,6 +25,7 @@ struct page {
 		char file[4096]; /* the name of the recording; UTF-8 */
 		char *about;     /* the paragraphs that end a report: window, targets, cost, losses */
 		json_t *answer;  /* of summary__answer_json */
+		double seconds;  /* of which there are samples: without what was dropped, and rests; 0: not known */
 	} recordings[PAGE_RECORDINGS];
 };
 

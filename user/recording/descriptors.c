@@ -106,6 +106,8 @@
 #define REC_REST_FIELDS(X, A) \
 	X(pid, PID) X(cnt, NUMBER) X(before_ns, NUMBER) X(from_ns, TIME) X(to_ns, TIME) \
 	X(budget_micros, NUMBER) X(pad, PAD)
+#define REC_RECORDED_FIELDS(X, A) \
+	X(pid, PID) X(pad, PAD) X(from_ns, TIME) X(to_ns, TIME)
 #define REC_OVERHEAD_FIELDS(X, A) \
 	X(pid, PID) X(pairs, NUMBER) X(accounted_micros, NUMBER) X(measured_micros, NUMBER) \
 	X(error_micros, NUMBER) X(rest_micros, NUMBER)

@@ -119,6 +119,7 @@ const struct record_descriptor *record_descriptor__of(uint16_t type);
 	X(JOB, rec_job, resources, PASS, LAST, 4)                                  \
 	X(GPU_USER, rec_gpu_user, gpu, PASS, LAST, 8)                              \
 	X(COPIED, rec_copied, resources, PASS, NONE, 0)                            \
-	X(INSTALLED, rec_installed, stacks, PASS, FIRST, 8)
+	X(INSTALLED, rec_installed, stacks, PASS, FIRST, 8)                        \
+	X(RECORDED, rec_recorded, rest, PASS, LAST, 4)
 
 #endif

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "include/name_hash.h"
+#include "include/resource_records.h"
 #include "user/lib/array.h"
 #include "user/lib/map.h"
 #include "user/lib/saturating.h"
@@ -44,6 +45,7 @@ struct merge_source {
 	struct array mains; /* const struct rec_target *: those of `targets` that are main processes */
 	struct intern pids;
 	struct intern left_out; /* processes that another source has, too */
+	struct intern recorded; /* processes of which it says when they were recorded: it was merged itself */
 	int64_t clock_ns;       /* to add to the source's times */
 	uint32_t pid_shift;     /* to add to the source's processes */
 };
@@ -122,6 +124,8 @@ int merge__scan(struct merge *merge, size_t file, const struct rec_hdr *record)
 		memcpy(&source->cost, record, sizeof(source->cost));
 	else if (IS(rec_target, REC_TARGET))
 		return note_target(source, (const void *)record);
+	else if (IS(rec_recorded, REC_RECORDED))
+		return intern__add(&source->recorded, ((const struct rec_recorded *)record)->pid, &number);
 	else if (IS(rec_counter, REC_COUNTER))
 		return note_counter(merge, file, (const void *)record);
 	return 0;
@@ -453,12 +457,34 @@ static int add_counters(struct merge *merge)
 	return err;
 }
 
+/* Says of each main process when it was recorded. 0 or the error of the sink. */
+static int add_recorded(const struct merge *merge, const struct merge_source *source)
+{
+	const struct rec_target *const *mains = source->mains.items;
+	int err = 0;
+
+	for (size_t i = 0; i < source->mains.cnt && !err && source->window.hdr.type; i++) {
+		const struct rec_recorded recorded = {
+			.hdr = {.type = REC_RECORDED, .size = sizeof(recorded)},
+			.pid = mains[i]->pid + source->pid_shift,
+			.from_ns = source->window.start_ns + source->clock_ns,
+			.to_ns = source->window.end_ns + source->clock_ns,
+		};
+
+		if (!intern__find(&source->left_out, mains[i]->pid) && !intern__find(&source->recorded, mains[i]->pid))
+			err = merge->sink(&recorded.hdr, merge->ctx);
+	}
+	return err;
+}
+
 int merge__finish(struct merge *merge)
 {
 	struct rec_window window = whole_window(merge);
 	struct rec_cost cost = whole_cost(merge);
 	int err = add_counters(merge);
 
+	for (size_t i = 0; i < merge->cnt && !err; i++)
+		err = add_recorded(merge, &merge->sources[i]);
 	window.hdr.size = sizeof(window);
 	if (!err && window.hdr.type)
 		err = merge->sink(&window.hdr, merge->ctx);
@@ -492,6 +518,7 @@ void merge__free(struct merge *merge)
 		free(merge->sources[i].mains.items);
 		intern__free(&merge->sources[i].pids);
 		intern__free(&merge->sources[i].left_out);
+		intern__free(&merge->sources[i].recorded);
 	}
 	free(merge->sources);
 	map__free(&merge->counters);

@@ -12,6 +12,7 @@
 #include "user/analysis/flame/profile.h"
 #include "user/lib/array.h"
 #include "user/lib/compare.h"
+#include "user/lib/digits.h"
 #include "user/lib/utf8.h"
 #include "user/model/job.h"
 #include "user/model/labels.h"
@@ -87,17 +88,17 @@ static void interpreter__text(struct job *job, uint32_t pid, FILE *out)
 	struct interpreter sum = collect_shares(job, pid);
 
 	if (sum.gil_ns)
-		text__paragraph(out, "gil: threads waited %.3g s for it, main threads %.3g s of that", sum.gil_ns / 1e9,
-				sum.gil_main_ns / 1e9);
+		text__paragraph(out, "gil: threads waited %s s for it, main threads %s s of that",
+				DIGITS(sum.gil_ns / 1e9, 3), DIGITS(sum.gil_main_ns / 1e9, 3));
 	for (int i = 0; i < GC_GENERATIONS; i++) {
 		const struct gc_generation *g = &sum.gc[i];
 
 		if (g->cnt)
 			text__paragraph(out,
-					"gc: %" PRIu64 " collection%s of generation %d, %.3g s; the longest %.3g s, "
+					"gc: %" PRIu64 " collection%s of generation %d, %s s; the longest %s s, "
 					"in step %u",
-					g->cnt, g->cnt == 1 ? "" : "s", i, g->total_ns / 1e9, g->max_ns / 1e9,
-					g->max_step);
+					g->cnt, g->cnt == 1 ? "" : "s", i, DIGITS(g->total_ns / 1e9, 3),
+					DIGITS(g->max_ns / 1e9, 3), g->max_step);
 	}
 }
 
@@ -344,7 +345,8 @@ static void print_samples(const struct profile_table *table, FILE *out)
 	else
 		fprintf(out, "%.3f s on CPU", table->cpu_ns / 1e9);
 	if (table->squares > 0)
-		fprintf(out, ", error at most +-%.3g %% (95 %%)", 100 * profile__error_ns(table->squares) / wall_ns);
+		fprintf(out, ", error at most +-%s %% (95 %%)",
+			DIGITS(100 * profile__error_ns(table->squares) / wall_ns, 3));
 	fputc('\n', out);
 }
 

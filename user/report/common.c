@@ -8,6 +8,7 @@
 
 #include "include/counters.h"
 #include "user/lib/compare.h"
+#include "user/lib/digits.h"
 #include "user/lib/json.h"
 #include "user/model/boundaries.h"
 #include "user/model/labels.h"
@@ -153,9 +154,9 @@ static void print_window(struct job *job, FILE *out)
 	if (seen.budget_micros)
 		snprintf(why, sizeof(why), "for --budget %g", seen.budget_micros / 1e4);
 	if (seen.rests)
-		snprintf(of, sizeof(of), " of %.4g s (in %" PRIu32 " part%s, %s)", whole_s(job), seen.parts,
+		snprintf(of, sizeof(of), " of %s s (in %" PRIu32 " part%s, %s)", DIGITS(whole_s(job), 4), seen.parts,
 			 seen.parts == 1 ? "" : "s", why);
-	text__paragraph(out, "window: %.4g s%s, %" PRIu64 " step%s ended (%s)", seen.ns / 1e9, of, steps,
+	text__paragraph(out, "window: %s s%s, %" PRIu64 " step%s ended (%s)", DIGITS(seen.ns / 1e9, 4), of, steps,
 			steps == 1 ? "" : "s", common__step_rule(rule));
 }
 
@@ -166,11 +167,11 @@ static void print_dropped(const struct job *job, FILE *out)
 
 	if (!dropped->hdr.type)
 		return;
-	text__paragraph(out,
-			"dropped: %" PRIu64
-			" samples, steps and other events of the first %.4g s (record --max-size, --last): "
-			"what is said of them is of the rest; calls and totals are of the whole window",
-			(uint64_t)dropped->events, (job__events_from(job) - job__window(job)->start_ns) / 1e9);
+	text__paragraph(
+		out,
+		"dropped: %" PRIu64 " samples, steps and other events of the first %s s (record --max-size, --last): "
+		"what is said of them is of the rest; calls and totals are of the whole window",
+		(uint64_t)dropped->events, DIGITS((job__events_from(job) - job__window(job)->start_ns) / 1e9, 4));
 	if (dropped->states)
 		text__paragraph(out, "dropped: %" PRIu64 " names, stacks and rows of that time, too",
 				(uint64_t)dropped->states);
@@ -212,20 +213,20 @@ static void print_cost(const struct job *job, FILE *out)
 		return;
 	}
 	if (common__target_percent(job) >= 0)
-		snprintf(share, sizeof(share), "%.2g", common__target_percent(job));
+		snprintf(share, sizeof(share), "%s", DIGITS(common__target_percent(job), 2));
 	if (common__own_percent(job) >= 0)
-		snprintf(own, sizeof(own), "%.2g", common__own_percent(job));
+		snprintf(own, sizeof(own), "%s", DIGITS(common__own_percent(job), 2));
 	if (cost->busiest_calls)
 		snprintf(calls, sizeof(calls), " + %" PRIu64 " system calls x %" PRIu64 " ns",
 			 (uint64_t)cost->busiest_calls, (uint64_t)cost->call_ns);
 	if (cost->busiest_sampler_ns)
-		snprintf(sampler, sizeof(sampler), " + %.3g s of sampling%s", cost->busiest_sampler_ns / 1e9,
+		snprintf(sampler, sizeof(sampler), " + %s s of sampling%s", DIGITS(cost->busiest_sampler_ns / 1e9, 3),
 			 job__seen(job).budget_micros ? " and ticks" : "");
 	text__paragraph(out,
 			"cost: %" PRIu64 " hits x %" PRIu64
-			" ns%s%s = about %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",
+			" ns%s%s = about %s %% of the busiest process; stepflame itself: %s %% of a core, %s MB",
 			(uint64_t)cost->busiest_hits, (uint64_t)cost->hit_ns, calls, sampler, share, own,
-			cost->own_rss_bytes / 1e6);
+			DIGITS(cost->own_rss_bytes / 1e6, 3));
 }
 
 static void print_lost(struct job *job, FILE *out)

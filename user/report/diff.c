@@ -9,6 +9,7 @@
 
 #include "user/analysis/compare/diff.h"
 #include "user/lib/columns.h"
+#include "user/lib/digits.h"
 #include "user/report/common.h"
 #include "user/report/print/csv.h"
 #include "user/report/print/table.h"
@@ -54,7 +55,9 @@ static int say_per_second(struct array *notes, const struct diff_side *a, const 
 /* Says how much of each recording a figure covers. */
 static int say_amount(struct array *notes, const char *what, const char *unit, double a, double b)
 {
-	return a > 0 && b > 0 ? add_note(notes, "%s: in %.4g %s of A and %.4g of B.", what, a, unit, b) : 0;
+	return a > 0 && b > 0
+		       ? add_note(notes, "%s: in %s %s of A and %s of B.", what, DIGITS(a, 4), unit, DIGITS(b, 4))
+		       : 0;
 }
 
 /* Adds a sentence, char *, for each thing that the reader has to know. 0 or -ENOMEM. */
@@ -76,7 +79,9 @@ static int diff_notes__make(const struct diff *diff, struct array *notes)
 	return err ?:
 	       say_missing(notes, "Waits and functions", a->sampled, b->sampled, " (no samples)") ?:
 	       say_missing(notes, "Actions", a->action_units > 0, b->action_units > 0,
-			   " (the file was cut before its first snapshot)") ?:
+			   (a->action_units > 0 ? b : a)->dropped
+				   ? " of the steps that record --max-size or --last has kept"
+				   : " (the file was cut before its first snapshot)") ?:
 	       say_missing(notes, "Operators", a->op_units > 0, b->op_units > 0, " (record --ops)") ?:
 	       say_missing(notes, "GPUs", a->gpu_units > 0, b->gpu_units > 0, " that CUPTI watched") ?:
 	       say_amount(notes, "Actions are compared as counted", unit, a->action_units, b->action_units) ?:
@@ -247,10 +252,10 @@ static int print_side(const struct diff_side *side, const char *letter, const ch
 	if (!file)
 		return -ENOMEM;
 	if (!side->steps)
-		text__wrapped(out, SIDE_HANG, "%s  %s: no steps, in %.4g s", letter, file, side->window_s);
+		text__wrapped(out, SIDE_HANG, "%s  %s: no steps, in %s s", letter, file, DIGITS(side->window_s, 4));
 	else
-		text__wrapped(out, SIDE_HANG, "%s  %s: %zu steps of %zu process%s in %.4g s, median %s, p99 %s", letter,
-			      file, side->steps, side->ranks, side->ranks == 1 ? "" : "es", side->window_s,
+		text__wrapped(out, SIDE_HANG, "%s  %s: %zu steps of %zu process%s in %s s, median %s, p99 %s", letter,
+			      file, side->steps, side->ranks, side->ranks == 1 ? "" : "es", DIGITS(side->window_s, 4),
 			      print_s(median, sizeof(median), "", side->median_s),
 			      print_s(p99, sizeof(p99), "", side->p99_s));
 	free(file);

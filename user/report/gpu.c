@@ -11,6 +11,7 @@
 
 #include "user/elf/demangle.h"
 #include "user/lib/compare.h"
+#include "user/lib/digits.h"
 #include "user/lib/saturating.h"
 #include "user/model/processes.h"
 #include "user/report/common.h"
@@ -760,12 +761,11 @@ static void print_tier(const struct gpu *gpu, const struct gpu_process *process,
 		break;
 	}
 	if (process->cupti_ns < recorded_ns)
-		snprintf(windows, sizeof(windows), "windows of %.4g s", process->cupti_ns / 1e9);
-	text__paragraph(out,
-			"tier 2, what the GPU did, by CUPTI: %" PRIu64
-			" pieces of work%s, in %s of the %.4g s recorded%s%s",
-			process->activities, process->activities ? "" : " (was it idle?)", windows, recorded_ns / 1e9,
-			process->why[0] ? "; " : "", process->why);
+		snprintf(windows, sizeof(windows), "windows of %s s", DIGITS(process->cupti_ns / 1e9, 4));
+	text__paragraph(
+		out, "tier 2, what the GPU did, by CUPTI: %" PRIu64 " pieces of work%s, in %s of the %s s recorded%s%s",
+		process->activities, process->activities ? "" : " (was it idle?)", windows,
+		DIGITS(recorded_ns / 1e9, 4), process->why[0] ? "; " : "", process->why);
 	print_failed_windows(gpu, process->pid, out);
 	if (process->lost)
 		text__paragraph(out, "%" PRIu64 " pieces of work or calls were lost: figures are too low",

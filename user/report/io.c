@@ -11,6 +11,7 @@
 
 #include "user/analysis/loader/workers.h"
 #include "user/analysis/place/place.h"
+#include "user/lib/digits.h"
 #include "user/model/job.h"
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
@@ -122,8 +123,9 @@ static void print_doing(struct job *job, const struct worker_doing *doing, uint6
 	int used = fprintf(out, "%38s%5.1f %%", "", percent_of(doing->ns, all_ns));
 
 	if (doing->file_cnt > 1)
-		snprintf(more, sizeof(more), " (%.3g %%) and %zu other file%s", percent_of(doing->file_ns, doing->ns),
-			 doing->file_cnt - 1, doing->file_cnt == 2 ? "" : "s");
+		snprintf(more, sizeof(more), " (%s %%) and %zu other file%s",
+			 DIGITS(percent_of(doing->file_ns, doing->ns), 3), doing->file_cnt - 1,
+			 doing->file_cnt == 2 ? "" : "s");
 	if (asprintf(&text, "%s:%u %s, %s%s%s%s", base ? base + 1 : file ?: "(no Python)", doing->line, name ?: "",
 		     doing->cause ? sample_cause__name(doing->cause) : "on the CPU", path ? ": " : "", path ?: "",
 		     more) < 0)
@@ -175,11 +177,11 @@ static void print_advice(const struct loader *loader, FILE *out)
 {
 	if (loader->needed && loader->advice != LOADER_ONE_SLOW)
 		text__paragraph(out,
-				"model: a batch takes a worker %.4g ms and the process %.4g ms between fetches, so %u "
+				"model: a batch takes a worker %s ms and the process %s ms between fetches, so %u "
 				"worker%s would keep up; there are %u. It assumes that workers do not slow each "
 				"other down.",
-				loader->produce_ns / 1e6, loader->consume_ns / 1e6, loader->needed,
-				loader->needed == 1 ? "" : "s", loader->at_once);
+				DIGITS(loader->produce_ns / 1e6, 4), DIGITS(loader->consume_ns / 1e6, 4),
+				loader->needed, loader->needed == 1 ? "" : "s", loader->at_once);
 	switch (loader->advice) {
 	case LOADER_UNKNOWN:
 		text__paragraph(out,
@@ -217,20 +219,20 @@ static void print_advice(const struct loader *loader, FILE *out)
 	case LOADER_STORAGE:
 		text__paragraph(out,
 				"advice: the workers wait for disks most of their time: with num_workers=%u a batch "
-				"would take %.4g ms instead of %.4g ms if the disks have so much more to give, and no "
+				"would take %s ms instead of %s ms if the disks have so much more to give, and no "
 				"less if not",
-				loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
+				loader->advised, DIGITS(loader->reach_ns / 1e6, 4), DIGITS(loader->batch_ns / 1e6, 4));
 		break;
 	case LOADER_MORE:
-		text__paragraph(out, "advice: try num_workers=%u; a batch would take %.4g ms instead of %.4g ms",
-				loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
+		text__paragraph(out, "advice: try num_workers=%u; a batch would take %s ms instead of %s ms",
+				loader->advised, DIGITS(loader->reach_ns / 1e6, 4), DIGITS(loader->batch_ns / 1e6, 4));
 		break;
 	case LOADER_RESTARTS:
 		text__paragraph(
 			out,
 			"advice: make the DataLoader once, with persistent_workers=True: the workers start anew "
-			"for each epoch, which takes %.3g s, %.1f %% of the time",
-			loader->restarts_ns / 1e9, percent_of(loader->restarts_ns, loader->observed_ns));
+			"for each epoch, which takes %s s, %.1f %% of the time",
+			DIGITS(loader->restarts_ns / 1e9, 3), percent_of(loader->restarts_ns, loader->observed_ns));
 		break;
 	case LOADER_UNEVEN:
 		text__paragraph(out, "advice: there are enough workers on average, but batches differ in duration (try "
@@ -279,14 +281,14 @@ static void print_title(struct job *job, const struct loader *loader, FILE *out)
 static void print_waits(const struct loader *loader, FILE *out)
 {
 	if (loader->batches)
-		text__paragraph(out, "%" PRIu64 " batches fetched, with %zu wait%s: %.3f s, %.1f %% of %.4g s",
+		text__paragraph(out, "%" PRIu64 " batches fetched, with %zu wait%s: %.3f s, %.1f %% of %s s",
 				loader->batches, loader->late_cnt, loader->late_cnt == 1 ? "" : "s",
 				loader->wait_ns / 1e9, percent_of(loader->wait_ns, loader->observed_ns),
-				loader->observed_ns / 1e9);
+				DIGITS(loader->observed_ns / 1e9, 4));
 	else
-		text__paragraph(out, "%zu batches waited for: %.3f s, %.1f %% of %.4g s", loader->late_cnt,
+		text__paragraph(out, "%zu batches waited for: %.3f s, %.1f %% of %s s", loader->late_cnt,
 				loader->wait_ns / 1e9, percent_of(loader->wait_ns, loader->observed_ns),
-				loader->observed_ns / 1e9);
+				DIGITS(loader->observed_ns / 1e9, 4));
 	if (!loader->handover_ns)
 		return;
 	text__paragraph(out, "%.3f s more were spent on handing over batches that were there",

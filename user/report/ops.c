@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/digits.h"
 #include "user/lib/saturating.h"
 #include "user/lib/utf8.h"
 #include "user/lib/words.h"
@@ -482,9 +483,10 @@ static void explain_unwatched(struct job *job, uint32_t pid, FILE *out)
 		if (counted_ns > processes[p].cupti_ns && counted_ns - processes[p].cupti_ns > CUPTI_LATE_NS)
 			text__paragraph(
 				out,
-				"device times: of pid %u CUPTI watched at most %.4g s of the %.4g s in which operators "
+				"device times: of pid %u CUPTI watched at most %s s of the %s s in which operators "
 				"were counted: device times lack the calls outside, and averages by call are too low",
-				REC_PID(processes[p].pid), processes[p].cupti_ns / 1e9, counted_ns / 1e9);
+				REC_PID(processes[p].pid), DIGITS(processes[p].cupti_ns / 1e9, 4),
+				DIGITS(counted_ns / 1e9, 4));
 	}
 }
 
@@ -559,8 +561,8 @@ static void print_op_windows(struct job *job, FILE *out)
 	}
 	if (!cnt)
 		return;
-	text__paragraph(out, "operators: counted in %zu window%s, %" PRIu64 " step%s, %.4g s%s", cnt,
-			cnt == 1 ? "" : "s", steps, steps == 1 ? "" : "s", ns / 1e9,
+	text__paragraph(out, "operators: counted in %zu window%s, %" PRIu64 " step%s, %s s%s", cnt, cnt == 1 ? "" : "s",
+			steps, steps == 1 ? "" : "s", DIGITS(ns / 1e9, 4),
 			processes > 1 ? ", added over the processes" : "");
 	if (cut)
 		text__paragraph(out, "timeline: %" PRIu64 " span%s did not fit; the table has them", cut,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "user/analysis/flame/profile.h"
+#include "user/lib/digits.h"
 #include "user/model/boundaries.h"
 #include "user/recording/dropped_steps.h"
 #include "user/report/common.h"
@@ -442,10 +443,10 @@ static int say_outside(struct job *job, const struct outside_part *part, const c
 	if (part->hotspot.ns && !hotspot)
 		return -ENOMEM;
 	if (compiles)
-		snprintf(compile, sizeof(compile), "%.3g s of it in torch.compile%s", part->compile_ns / 1e9,
+		snprintf(compile, sizeof(compile), "%s s of it in torch.compile%s", DIGITS(part->compile_ns / 1e9, 3),
 			 hotspot ? "; " : "");
-	bytes = asprintf(text, "%.3g s %s%s%s%s%s%s", part->ns / 1e9, side, compiles || hotspot ? " (" : "", compile,
-			 hotspot ? "most of it in " : "", hotspot ?: "", compiles || hotspot ? ")" : "");
+	bytes = asprintf(text, "%s s %s%s%s%s%s%s", DIGITS(part->ns / 1e9, 3), side, compiles || hotspot ? " (" : "",
+			 compile, hotspot ? "most of it in " : "", hotspot ?: "", compiles || hotspot ? ")" : "");
 	free(hotspot);
 	return bytes < 0 ? -ENOMEM : 0;
 }
@@ -483,8 +484,8 @@ static int steps_report__print_compile(struct job *job, const struct steps_of *o
 	hotspot = compile->hotspot.ns ? hotspot__text(job, &compile->hotspot) : NULL;
 	if (compile->hotspot.ns && !hotspot)
 		return -ENOMEM;
-	text__paragraph(out, "compile: %.3g s in torch.compile, in %zu step%s, %.1f %% of the time, included above%s%s",
-			compile->ns / 1e9, compile->step_cnt, compile->step_cnt == 1 ? "" : "s",
+	text__paragraph(out, "compile: %s s in torch.compile, in %zu step%s, %.1f %% of the time, included above%s%s",
+			DIGITS(compile->ns / 1e9, 3), compile->step_cnt, compile->step_cnt == 1 ? "" : "s",
 			100.0 * compile->ns / of->track->total_ns, hotspot ? "; called at " : "", hotspot ?: "");
 	free(hotspot);
 	return 0;
@@ -516,10 +517,10 @@ static void steps_report__print_dropped(struct job *job, const struct step_track
 	text__paragraph(out,
 			"before: %" PRIu64
 			" steps, of which the recording has kept only this (--max-size, --last): median "
-			"%.4g ms, p99 %.4g ms (within 1.1 %%), shortest %.4g ms, longest %.4g ms, %.4g s in all%s",
-			(uint64_t)dropped->steps, dropped_steps__percentile_ns(dropped, 50) / 1e6,
-			dropped_steps__percentile_ns(dropped, 99) / 1e6, dropped->min_ns / 1e6, dropped->max_ns / 1e6,
-			dropped->total_ns / 1e9, phases);
+			"%s ms, p99 %s ms (within 1.1 %%), shortest %s ms, longest %s ms, %s s in all%s",
+			(uint64_t)dropped->steps, DIGITS(dropped_steps__percentile_ns(dropped, 50) / 1e6, 4),
+			DIGITS(dropped_steps__percentile_ns(dropped, 99) / 1e6, 4), DIGITS(dropped->min_ns / 1e6, 4),
+			DIGITS(dropped->max_ns / 1e6, 4), DIGITS(dropped->total_ns / 1e9, 4), phases);
 }
 
 /* Says what a process did instead of steps. */
@@ -624,16 +625,16 @@ static void print_gpu(const char *title, const struct gpu_step *sum, FILE *out)
 
 	if (sum->known)
 		snprintf(calls, sizeof(calls),
-			 "%.4g launches, %.4g copies (%.3g MB) a step; %.4g ms of it in these calls, %.4g ms in waits",
-			 (double)sum->launches / sum->known, (double)sum->copies / sum->known,
-			 sum->copied_bytes / 1e6 / sum->known, sum->api_ns / 1e6 / sum->known,
-			 sum->sync_ns / 1e6 / sum->known);
+			 "%s launches, %s copies (%s MB) a step; %s ms of it in these calls, %s ms in waits",
+			 DIGITS((double)sum->launches / sum->known, 4), DIGITS((double)sum->copies / sum->known, 4),
+			 DIGITS(sum->copied_bytes / 1e6 / sum->known, 3), DIGITS(sum->api_ns / 1e6 / sum->known, 4),
+			 DIGITS(sum->sync_ns / 1e6 / sum->known, 4));
 	if (sum->watched_ns)
-		snprintf(busy, sizeof(busy), "busy for %.1f %% of the %.3g s that CUPTI watched",
-			 100 * gpu_step__busy(sum), sum->watched_ns / 1e9);
+		snprintf(busy, sizeof(busy), "busy for %.1f %% of the %s s that CUPTI watched",
+			 100 * gpu_step__busy(sum), DIGITS(sum->watched_ns / 1e9, 3));
 	if (sum->profiling_ns)
-		snprintf(profiling, sizeof(profiling), "; %.3g s of these steps lost to CUPTI",
-			 sum->profiling_ns / 1e9);
+		snprintf(profiling, sizeof(profiling), "; %s s of these steps lost to CUPTI",
+			 DIGITS(sum->profiling_ns / 1e9, 3));
 	if (*calls || *busy)
 		text__paragraph(out, "%s: %s%s%s%s", title, calls, *calls && *busy ? "; " : "", busy, profiling);
 }
@@ -649,8 +650,8 @@ static void print_below(const struct steps_of *of, FILE *out)
 	if (track->slow_cnt)
 		print_gpu("GPU in slow steps", &of->gpu.slow, out);
 	if (of->blame.all.gc_ns >= SHOWN_SHARE * track->total_ns)
-		text__paragraph(out, "gc: %.4g s of collections, %.1f %% of the time, included above",
-				of->blame.all.gc_ns / 1e9, 100.0 * of->blame.all.gc_ns / track->total_ns);
+		text__paragraph(out, "gc: %s s of collections, %.1f %% of the time, included above",
+				DIGITS(of->blame.all.gc_ns / 1e9, 4), 100.0 * of->blame.all.gc_ns / track->total_ns);
 	if (!track->thread)
 		text__paragraph(
 			out,
@@ -668,9 +669,9 @@ static void print_steps_line(struct job *job, const struct steps_of *of, FILE *o
 	const struct step_track *track = of->track;
 	const struct slow_rule *rule = &track->rule_of_slow;
 
-	text__paragraph(out, "steps: %zu (%s): median %.4g ms, p99 %.4g ms, shortest %.4g ms, longest %.4g ms",
-			track->step_cnt, common__step_rule(track->rule), rule->median_ns / 1e6, rule->p99_ns / 1e6,
-			rule->min_ns / 1e6, rule->max_ns / 1e6);
+	text__paragraph(out, "steps: %zu (%s): median %s ms, p99 %s ms, shortest %s ms, longest %s ms", track->step_cnt,
+			common__step_rule(track->rule), DIGITS(rule->median_ns / 1e6, 4), DIGITS(rule->p99_ns / 1e6, 4),
+			DIGITS(rule->min_ns / 1e6, 4), DIGITS(rule->max_ns / 1e6, 4));
 	steps_report__print_dropped(job, track, out);
 	if (track->lost)
 		text__paragraph(out, "lost: %" PRIu64 " step%s, whose boundaries the recording lacks", track->lost,
@@ -678,8 +679,9 @@ static void print_steps_line(struct job *job, const struct steps_of *of, FILE *o
 	if (rule->limit_ns == UINT64_MAX)
 		text__paragraph(out, "slow: not determined, because there are fewer than %d steps", SLOW_MIN_CNT);
 	else
-		text__paragraph(out, "slow: %zu step%s longer than %.4g ms (an ordinary one: %.4g ms)", track->slow_cnt,
-				track->slow_cnt == 1 ? "" : "s", rule->limit_ns / 1e6, rule->ordinary_ns / 1e6);
+		text__paragraph(out, "slow: %zu step%s longer than %s ms (an ordinary one: %s ms)", track->slow_cnt,
+				track->slow_cnt == 1 ? "" : "s", DIGITS(rule->limit_ns / 1e6, 4),
+				DIGITS(rule->ordinary_ns / 1e6, 4));
 	fputc('\n', out);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "user/analysis/resources/resources.h"
+#include "user/lib/digits.h"
 #include "user/model/labels.h"
 #include "user/report/common.h"
 #include "user/report/gpu_rows.h"
@@ -125,7 +126,7 @@ SHAPE_ROW(resources_shape, "resources", add_blank_row);
 /* "12.3 MB a minute" */
 static void say_rate(double bytes_per_s, char *text, size_t size)
 {
-	snprintf(text, size, "%.3g MB a minute", bytes_per_s * 60 / 1e6);
+	snprintf(text, size, "%s MB a minute", DIGITS(bytes_per_s * 60 / 1e6, 3));
 }
 
 /* "3.2 hours" */
@@ -160,13 +161,13 @@ static bool say_trouble(const struct resource_use *use, char text[STEPS_TROUBLE_
 			 full);
 		return true;
 	case TROUBLE_SWAP:
-		snprintf(text, STEPS_TROUBLE_BYTES, "process %u (%s) has %.3g MB in swap", pid, role,
-			 use->swap_last_bytes / 1e6);
+		snprintf(text, STEPS_TROUBLE_BYTES, "process %u (%s) has %s MB in swap", pid, role,
+			 DIGITS(use->swap_last_bytes / 1e6, 3));
 		return true;
 	case TROUBLE_FAULTS:
 		snprintf(text, STEPS_TROUBLE_BYTES,
-			 "process %u (%s) waits for pages from disk: %.3g major faults a second", pid, role,
-			 use->rates.major_faults_per_s);
+			 "process %u (%s) waits for pages from disk: %s major faults a second", pid, role,
+			 DIGITS(use->rates.major_faults_per_s, 3));
 		return true;
 	case TROUBLE_NONE:
 		break;
@@ -239,10 +240,10 @@ static void print_limits(const struct resource_use *uses, size_t cnt, FILE *out)
 		if (!limits || (!limits->memory_bytes && !limits->milli_cpus))
 			continue;
 		if (limits->memory_bytes)
-			at = snprintf(text, sizeof(text), "%.3g GB of memory", limits->memory_bytes / 1e9);
+			at = snprintf(text, sizeof(text), "%s GB of memory", DIGITS(limits->memory_bytes / 1e9, 3));
 		if (limits->milli_cpus)
-			at += snprintf(text + at, sizeof(text) - at, "%s%.3g s of CPU time a second", at ? ", " : "",
-				       limits->milli_cpus / 1e3);
+			at += snprintf(text + at, sizeof(text) - at, "%s%s s of CPU time a second", at ? ", " : "",
+				       DIGITS(limits->milli_cpus / 1e3, 3));
 		if (limits->milli_cpus && throttle->periods)
 			snprintf(text + at, sizeof(text) - at, ", used up in %" PRIu64 " of %" PRIu64 " periods",
 				 throttle->throttled, throttle->periods);

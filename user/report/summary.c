@@ -16,6 +16,7 @@
 #include "include/resource_records.h"
 #include "user/analysis/verdict/endings.h"
 #include "user/lib/columns.h"
+#include "user/lib/digits.h"
 #include "user/model/boundaries.h"
 #include "user/model/labels.h"
 #include "user/model/processes.h"
@@ -235,10 +236,9 @@ static void say_budget(const struct summary *summary, const struct seen *seen, s
 			   summary_text__duration(steps.median_ns, median),
 			   summary_text__duration(steps.longest_ns, longest));
 	if (overhead)
-		lines__add(lines, &more,
-			   "recorded steps take %.2g %% longer than these (+-%.2g); their hits say %.2g %%",
-			   overhead->measured_micros / 1e4, overhead->error_micros / 1e4,
-			   overhead->accounted_micros / 1e4);
+		lines__add(lines, &more, "recorded steps take %s %% longer than these (+-%s); their hits say %s %%",
+			   DIGITS(overhead->measured_micros / 1e4, 2), DIGITS(overhead->error_micros / 1e4, 2),
+			   DIGITS(overhead->accounted_micros / 1e4, 2));
 }
 
 /* What the rests say of the cost: "job 0.4 % slower (measured, +-0.1)". false: nothing. */
@@ -251,9 +251,9 @@ static bool say_measured(const struct summary *summary, char *out, size_t room)
 	if (!overhead)
 		return false;
 	part = (double)seen.ns / seen.whole_ns;
-	snprintf(out, room, "job %.2g %% slower (measured, +-%.2g)",
-		 (overhead->measured_micros * part + overhead->rest_micros * (1 - part)) / 1e4,
-		 overhead->error_micros * part / 1e4);
+	snprintf(out, room, "job %s %% slower (measured, +-%s)",
+		 DIGITS((overhead->measured_micros * part + overhead->rest_micros * (1 - part)) / 1e4, 2),
+		 DIGITS(overhead->error_micros * part / 1e4, 2));
 	return true;
 }
 
@@ -501,10 +501,10 @@ static void say_title(const struct summary *summary, struct lines *lines)
 	if (job__dropped(summary->job)->hdr.type)
 		lines__add(lines, &(struct line_text){"Dropped", LINE_PLAIN, 2, 1, 0},
 			   "%" PRIu64
-			   " events of the first %.4g s (record --max-size, --last): steps and slow steps are of "
+			   " events of the first %s s (record --max-size, --last): steps and slow steps are of "
 			   "the rest",
 			   (uint64_t)job__dropped(summary->job)->events,
-			   (job__events_from(summary->job) - job__window(summary->job)->start_ns) / 1e9);
+			   DIGITS((job__events_from(summary->job) - job__window(summary->job)->start_ns) / 1e9, 4));
 }
 
 static void say_steps(const struct summary *summary, struct lines *lines)
@@ -517,9 +517,9 @@ static void say_steps(const struct summary *summary, struct lines *lines)
 
 	if (summary->view.track_cnt > 1)
 		snprintf(process, sizeof(process), " of process %u", REC_PID(track->pid));
-	snprintf(text, sizeof(text), "%zu%s: median %s, p99 %s, %.3g a second", track->step_cnt, process,
+	snprintf(text, sizeof(text), "%zu%s: median %s, p99 %s, %s a second", track->step_cnt, process,
 		 summary_text__duration(rule->median_ns, median), summary_text__duration(rule->p99_ns, p99),
-		 summary__steps_per_s(summary));
+		 DIGITS(summary__steps_per_s(summary), 3));
 	if (strlen(text) + strlen(" (each ends with )") + strlen(end) <= lines__room(lines)) {
 		lines__add(lines, &how, "%s (each ends with %s)", text, end);
 	} else {
@@ -607,8 +607,8 @@ static int say_no_steps(const struct summary *summary, struct lines *lines)
 	if (window->hdr.type)
 		boundaries__count(summary->job, &steps, &rule);
 	if (steps > 1) {
-		lines__add(lines, &how, "%" PRIu64 " ended, %.3g a second (%s). %s", steps,
-			   steps / rows__window_s(summary->job), common__step_rule(rule),
+		lines__add(lines, &how, "%" PRIu64 " ended, %s a second (%s). %s", steps,
+			   DIGITS(steps / rows__window_s(summary->job), 3), common__step_rule(rule),
 			   job__dropped(summary->job)->hdr.type
 				   ? "None of those that were kept is whole"
 				   : "Only a file that was recorded with samples (without -F 0) has their times");
@@ -810,7 +810,7 @@ static void say_slower(double share, char *out, size_t room)
 	const double most = 0.9; /* or more threads than one paid it */
 
 	if (share < most)
-		snprintf(out, room, "job about %.2g %% slower", 100 * share / (1 - share));
+		snprintf(out, room, "job about %s %% slower", DIGITS(100 * share / (1 - share), 2));
 	else
 		snprintf(out, room, "job several times slower");
 }
@@ -827,7 +827,7 @@ static void say_cost(const struct summary *summary, struct lines *lines)
 	if (!say_measured(summary, slower, sizeof(slower)) && target >= 0)
 		say_slower(target / 100, slower, sizeof(slower));
 	if (own >= 0)
-		snprintf(cpu, sizeof(cpu), ", stepflame %.2g %% of a core", own);
+		snprintf(cpu, sizeof(cpu), ", stepflame %s %% of a core", DIGITS(own, 2));
 	for (size_t i = 1; i < cnt; i++)
 		if (counters[i].value > most->value)
 			most = &counters[i];

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/digits.h"
 #include "user/model/processes.h"
 #include "user/report/summary.h"
 
@@ -84,10 +85,10 @@ const char *summary_text__plural(uint64_t cnt)
 
 const char *summary_text__duration(double ns, char out[32])
 {
-	if (ns < 1e6)
-		snprintf(out, 32, "%.3g us", ns / 1e3);
+	if (ns < 999.5e3)
+		snprintf(out, 32, "%s us", DIGITS(ns / 1e3, 3));
 	else if (ns < 999.5e6)
-		snprintf(out, 32, "%.3g ms", ns / 1e6);
+		snprintf(out, 32, "%s ms", DIGITS(ns / 1e6, 3));
 	else
 		snprintf(out, 32, "%.*f s", ns < 99.95e9, ns / 1e9);
 	return out;
@@ -238,16 +239,16 @@ const char *summary_text__advice(const struct loader *loader, char out[SUMMARY_A
 		snprintf(out, SUMMARY_ADVICE_BYTES, "; they wait for process %u", REC_PID(loader->server));
 		break;
 	case LOADER_MORE:
-		snprintf(out, SUMMARY_ADVICE_BYTES, "; with %u a batch would take %.3g ms", loader->advised,
-			 loader->reach_ns / 1e6);
+		snprintf(out, SUMMARY_ADVICE_BYTES, "; with %u a batch would take %s ms", loader->advised,
+			 DIGITS(loader->reach_ns / 1e6, 3));
 		break;
 	case LOADER_THREADS:
 		snprintf(out, SUMMARY_ADVICE_BYTES, "; each has %u threads that compute, for %u CPU%s", loader->threads,
 			 loader->cpus, summary_text__plural(loader->cpus));
 		break;
 	case LOADER_RESTARTS:
-		snprintf(out, SUMMARY_ADVICE_BYTES, "; they start anew for each epoch: %.3g s",
-			 loader->restarts_ns / 1e9);
+		snprintf(out, SUMMARY_ADVICE_BYTES, "; they start anew for each epoch: %s s",
+			 DIGITS(loader->restarts_ns / 1e9, 3));
 		break;
 	case LOADER_ONE_SLOW:
 		snprintf(out, SUMMARY_ADVICE_BYTES, "; worker %u %s", loader->slow,

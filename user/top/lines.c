@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "user/lib/columns.h"
+#include "user/lib/digits.h"
 #include "user/lib/json.h"
 #include "user/lib/utf8.h"
 #include "user/report/common.h"
@@ -186,7 +187,7 @@ static int add_memory(const struct top_frame *frame, const struct top_state *sta
 		at = snprintf(text, sizeof(text), "  limits %s of %s GB", used, most);
 	}
 	if (cpus)
-		snprintf(text + at, sizeof(text) - at, "%s %.4g CPU%s", at ? "," : "  limits", cpus,
+		snprintf(text + at, sizeof(text) - at, "%s %s CPU%s", at ? "," : "  limits", DIGITS(cpus, 4),
 			 cpus == 1 ? "" : "s");
 	return put_line(lines, state, STYLE_PLAIN, "memory %s GB in %zu process%s, %zu threads%s", memory,
 			frame->processes, frame->processes == 1 ? "" : "es", frame->threads, text);
@@ -207,8 +208,8 @@ static int add_header(const struct top_frame *frame, const struct top_state *sta
 	err = err ?: add_memory(frame, state, lines);
 	err = err
 		      ?: put_line(lines, state, STYLE_PLAIN,
-				  "cost %.0f hits/s, about %.2g %% of the job; stepflame %.1f %% CPU, %.1f MB",
-				  frame->hits_per_s, frame->cost_percent, frame->own_percent, frame->own_mb);
+				  "cost %.0f hits/s, about %s %% of the job; stepflame %.1f %% CPU, %.1f MB",
+				  frame->hits_per_s, DIGITS(frame->cost_percent, 2), frame->own_percent, frame->own_mb);
 	err = err
 		      ?: put_line(lines, state, *frame->losses ? STYLE_WARN : STYLE_PLAIN, "lost %s",
 				  *frame->losses ? frame->losses : "nothing");

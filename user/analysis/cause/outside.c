@@ -161,14 +161,13 @@ static void add_work(struct work_search *w, const struct sample *s, struct outsi
 	w->path = s->path;
 }
 
-/* 0 or -ENOMEM. */
-static int find_work(struct job *job, const struct steps *steps, const struct step_track *track,
+/* end_ns: until when the process was recorded. 0 or -ENOMEM. */
+static int find_work(struct job *job, const struct steps *steps, const struct step_track *track, uint64_t end_ns,
 		     struct outside_part *part)
 {
 	const struct samples *samples = job__samples(job);
 	uint64_t last_ns = track->steps[track->step_cnt - 1].end_ns;
-	struct work_search w = {
-		job, steps, track, .end_ns = job__window(job)->end_ns, .went_on_ns = last_ns, .last_ns = last_ns};
+	struct work_search w = {job, steps, track, .end_ns = end_ns, .went_on_ns = last_ns, .last_ns = last_ns};
 
 	part->still_ns = part->ns;
 	for (size_t i = 0; samples && track->thread && i < samples__cnt(samples); i++) {
@@ -189,17 +188,17 @@ static int find_work(struct job *job, const struct steps *steps, const struct st
 
 int outside__find(struct job *job, const struct steps *steps, const struct step_track *track, struct outside *outside)
 {
-	const struct rec_window *window = job__window(job);
-	uint64_t from_ns = job__events_from(job), first_ns = track->steps[0].start_ns,
-		 last_ns = track->steps[track->step_cnt - 1].end_ns;
+	uint64_t from_ns = job__events_from(job), end_ns = job__window(job)->end_ns,
+		 first_ns = track->steps[0].start_ns, last_ns = track->steps[track->step_cnt - 1].end_ns;
 	struct outside_search f = {.track = track, .pid = track->pid, .tid = track->tid, .outside = outside};
 
 	*outside = (struct outside){0};
+	rests__narrow(job__rests(job), track->pid, &from_ns, &end_ns);
 	if (from_ns && first_ns > from_ns)
 		outside->parts[OUTSIDE_BEFORE].ns = recorded_ns(job, track->pid, from_ns, first_ns);
-	if (window->end_ns > last_ns)
-		outside->parts[OUTSIDE_AFTER].ns = recorded_ns(job, track->pid, last_ns, window->end_ns);
-	return find_outside(&f, job) ?: find_work(job, steps, track, &outside->parts[OUTSIDE_AFTER]);
+	if (end_ns > last_ns)
+		outside->parts[OUTSIDE_AFTER].ns = recorded_ns(job, track->pid, last_ns, end_ns);
+	return find_outside(&f, job) ?: find_work(job, steps, track, end_ns, &outside->parts[OUTSIDE_AFTER]);
 }
 
 int outside__all(struct job *job, uint32_t pid, struct outside_part *part)
@@ -209,6 +208,7 @@ int outside__all(struct job *job, uint32_t pid, struct outside_part *part)
 	struct outside_search f = {.pid = pid, .tid = pid, .outside = &outside};
 	int err;
 
+	rests__narrow(job__rests(job), pid, &from_ns, &end_ns);
 	outside.parts[OUTSIDE_BEFORE].ns = end_ns > from_ns ? recorded_ns(job, pid, from_ns, end_ns) : 0;
 	err = find_outside(&f, job);
 	*part = outside.parts[OUTSIDE_BEFORE];

@@ -417,6 +417,7 @@ static void describe_side(struct job *job, const struct steps *steps, struct dif
 	}
 	side->window_s = job__seen(job).ns / 1e9;
 	side->sampled = samples && samples__cnt(samples);
+	side->dropped = job__dropped(job)->hdr.type;
 }
 
 static double row_change(const struct diff_row *row)

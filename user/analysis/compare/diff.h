@@ -43,6 +43,7 @@ struct diff_side {
 	size_t steps, ranks;
 	uint32_t rule; /* enum step_rule */
 	bool sampled;
+	bool dropped; /* record --max-size or --last has kept the last steps alone */
 	double window_s;
 	double median_s, p99_s, mean_s;      /* of steps; 0 without steps */
 	double median_error_s, mean_error_s; /* as error_s */

@@ -3,7 +3,7 @@
  * The part of diff.h that compares counted rows: actions and operators, which a recording stores as
  * totals at each snapshot. The comparison runs from the first snapshot after the first step began
  * to the last before the last step ended, where totals and steps cover the same time. A short
- * recording has too little between these, and is compared as a whole.
+ * recording has too little between these, and is compared as a whole, if it has all of its steps.
  *
  * A snapshot may fall anywhere in a step, so it is chance which calls of that step are in the
  * totals. This does not matter for a row that has equally many calls in each step (all counts
@@ -365,6 +365,23 @@ static void take_all(struct grid *grid, const struct diff_maker *m, struct time_
 	}
 }
 
+/*
+ * Where record --max-size or --last has dropped steps, the totals are also of those: without two snapshots in the
+ * steps that were kept, nothing can be compared.
+ */
+static void choose_part(struct grid *grid, const struct diff_maker *m, struct time_range whole)
+{
+	bool none = grid->first == SIZE_MAX;
+	double all = grid->points[grid->cnt - 1].units - grid->points[0].units;
+
+	if (!m->diff->per_step || !job__dropped(m->job)->hdr.type) {
+		if (none || grid__units(grid) < LEAST_SHARE * all || grid__units(grid) <= 0)
+			take_all(grid, m, whole);
+	} else if (none) {
+		grid->first = grid->last = 0;
+	}
+}
+
 /* Makes blocks of about equal units, long enough that chance does not dominate them. */
 static void cut_blocks(struct grid *grid, const struct diff_maker *m)
 {
@@ -422,10 +439,7 @@ struct grid *grid__new(struct diff_maker *m, enum diff_section section)
 			grid->last = grid->cnt;
 		grid->cnt++;
 	}
-	if (grid->first == SIZE_MAX ||
-	    grid__units(grid) < LEAST_SHARE * (grid->points[grid->cnt - 1].units - grid->points[0].units) ||
-	    grid__units(grid) <= 0)
-		take_all(grid, m, whole);
+	choose_part(grid, m, whole);
 	if (m->diff->per_step)
 		steps__tracks(m->steps, &grid->track_cnt);
 	cut_blocks(grid, m);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "user/analysis/compare/blocks.h"
+#include "user/lib/digits.h"
 #include "user/model/processes.h"
 
 #define STRAGGLER_SHARE 0.05 /* of a step */
@@ -106,14 +107,15 @@ static int say_straggler(double own, double others, struct straggler *found)
 
 	if (found->slower)
 		length = asprintf(&found->why,
-				  "it is in collectives for %.3g ms of a step, the others for %.3g ms; all its phases "
-				  "take %.3g times as long on the CPU, together %.3g ms more",
-				  own / 1e6, others / 1e6, found->slower, found->more_ns / 1e6);
+				  "it is in collectives for %s ms of a step, the others for %s ms; all its phases "
+				  "take %s times as long on the CPU, together %s ms more",
+				  DIGITS(own / 1e6, 3), DIGITS(others / 1e6, 3), DIGITS(found->slower, 3),
+				  DIGITS(found->more_ns / 1e6, 3));
 	else
 		length = asprintf(&found->why,
-				  "it is in collectives for %.3g ms of a step, the others for %.3g ms; it spends %.3g "
+				  "it is in collectives for %s ms of a step, the others for %s ms; it spends %s "
 				  "ms more %s%s in %s",
-				  own / 1e6, others / 1e6, found->more_ns / 1e6,
+				  DIGITS(own / 1e6, 3), DIGITS(others / 1e6, 3), DIGITS(found->more_ns / 1e6, 3),
 				  found->cause ? "waiting: " : "on the CPU", sample_cause__name(found->cause),
 				  phase__name(found->phase));
 	if (length < 0)

@@ -9,6 +9,7 @@
 
 #include "include/resource_records.h"
 #include "user/analysis/resources/resources.h"
+#include "user/lib/digits.h"
 #include "user/lib/histograms.h"
 #include "user/model/processes.h"
 #include "user/model/resources.h"
@@ -386,9 +387,9 @@ static void say_throttle(const struct cpu_throttle *throttle, char text[CPU_LIMI
 	if (throttle->share <= 1)
 		snprintf(time, sizeof(time), "%.0f %% of the time", 100 * throttle->share);
 	else
-		snprintf(time, sizeof(time), "%.2g s a second, all CPUs together", throttle->share);
-	snprintf(text, CPU_LIMIT_TEXT, "%s of %.2g CPUs%s: throttled in %" PRIu64 " of %" PRIu64 " periods, %s",
-		 throttle->above ? "the limit" : "its own limit", throttle->cpus,
+		snprintf(time, sizeof(time), "%s s a second, all CPUs together", DIGITS(throttle->share, 2));
+	snprintf(text, CPU_LIMIT_TEXT, "%s of %s CPUs%s: throttled in %" PRIu64 " of %" PRIu64 " periods, %s",
+		 throttle->above ? "the limit" : "its own limit", DIGITS(throttle->cpus, 2),
 		 throttle->above ? " of a cgroup around its own" : "", throttle->throttled, throttle->periods, time);
 }
 
@@ -400,20 +401,20 @@ void cpu_limit__text(const struct cpu_limit *limit, char text[2 * CPU_LIMIT_TEXT
 	if (throttle->throttled && (limit->holder == CPU_HELD_QUOTA || throttle->share >= SOME))
 		say_throttle(throttle, of_quota);
 	if (limit->holder == CPU_HELD_OTHERS)
-		snprintf(who, sizeof(who), "others have them: this job uses %.2g CPUs of the %.2g that it may use",
-			 limit->used, limit->cpus);
+		snprintf(who, sizeof(who), "others have them: this job uses %s CPUs of the %s that it may use",
+			 DIGITS(limit->used, 2), DIGITS(limit->cpus, 2));
 	else if (limit->holder == CPU_HELD_QUOTA && *of_quota)
-		snprintf(who, sizeof(who), "the job uses %.2g CPUs", limit->used);
+		snprintf(who, sizeof(who), "the job uses %s CPUs", DIGITS(limit->used, 2));
 	else if (limit->holder == CPU_HELD_QUOTA)
-		snprintf(who, sizeof(who), "its cgroup is limited to %.2g CPUs, and the job uses %.2g", limit->cpus,
-			 limit->used);
+		snprintf(who, sizeof(who), "its cgroup is limited to %s CPUs, and the job uses %s",
+			 DIGITS(limit->cpus, 2), DIGITS(limit->used, 2));
 	else if (limit->holder == CPU_HELD_ALLOWED)
-		snprintf(who, sizeof(who), "it may run on %.0f of the machine's CPUs, and uses %.2g", limit->cpus,
-			 limit->used);
+		snprintf(who, sizeof(who), "it may run on %.0f of the machine's CPUs, and uses %s", limit->cpus,
+			 DIGITS(limit->used, 2));
 	else if (limit->holder == CPU_HELD_ITSELF)
 		snprintf(who, sizeof(who),
-			 "its own threads and processes have them: they use %.2g of the machine's %.0f CPUs",
-			 limit->used, limit->cpus);
+			 "its own threads and processes have them: they use %s of the machine's %.0f CPUs",
+			 DIGITS(limit->used, 2), limit->cpus);
 	cpu_ran__text(&limit->ran, ran);
 	if (*ran && limit->holder != CPU_HELD_QUOTA) /* who runs beside one that is throttled is not to blame */
 		snprintf(who + strlen(who), sizeof(who) - strlen(who), "%s%s", *who ? "; " : "", ran);

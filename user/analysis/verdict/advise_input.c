@@ -12,6 +12,7 @@
 
 #include "user/analysis/loader/worker_stacks.h"
 #include "user/analysis/loader/workers.h"
+#include "user/lib/digits.h"
 #include "user/lib/saturating.h"
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
@@ -135,8 +136,8 @@ static void say_restarts(struct judge *j, const struct loader *loader)
 
 	verdict__say(j, &j->verdict->next,
 		     "make the DataLoader once, with persistent_workers=True: its workers start anew for each epoch, "
-		     "which takes %.3g s, %.0f %% of the time",
-		     loader->restarts_ns / 1e9, 100 * share);
+		     "which takes %s s, %.0f %% of the time",
+		     DIGITS(loader->restarts_ns / 1e9, 3), 100 * share);
 	j->verdict->share = fmax(j->verdict->share, share);
 }
 
@@ -214,9 +215,9 @@ static void say_advice(struct judge *j, const struct loader *loader)
 		break;
 	case LOADER_MORE:
 		verdict__say(j, next,
-			     "more DataLoader workers: with %u a batch would take %.3g ms, not %.3g; stepflame report "
+			     "more DataLoader workers: with %u a batch would take %s ms, not %s; stepflame report "
 			     "--io says what they wait for",
-			     loader->advised, loader->reach_ns / 1e6, loader->batch_ns / 1e6);
+			     loader->advised, DIGITS(loader->reach_ns / 1e6, 3), DIGITS(loader->batch_ns / 1e6, 3));
 		break;
 	case LOADER_RESTARTS:
 		say_restarts(j, loader);

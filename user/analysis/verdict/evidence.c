@@ -18,6 +18,7 @@
 #include "user/analysis/loader/worker_stacks.h"
 #include "user/analysis/loader/workers.h"
 #include "user/analysis/place/place.h"
+#include "user/lib/digits.h"
 #include "user/lib/histograms.h"
 #include "user/lib/map.h"
 #include "user/lib/saturating.h"
@@ -352,11 +353,12 @@ static void say_busy(struct judge *j)
 			     j->has_ranks ? "; collectives that wait for other ranks count, too" : "");
 	else if (j->busy_share >= 0 && gpu->kernels)
 		verdict__say(j, &j->verdict->evidence,
-			     "GPU busy for %.1f %% of %.3g s, with %" PRIu64 " kernels of %.3g us", 100 * j->busy_share,
-			     gpu->all.watched_ns / 1e9, gpu->kernels, gpu->kernel_ns / 1e3 / gpu->kernels);
+			     "GPU busy for %.1f %% of %s s, with %" PRIu64 " kernels of %s us", 100 * j->busy_share,
+			     DIGITS(gpu->all.watched_ns / 1e9, 3), gpu->kernels,
+			     DIGITS(gpu->kernel_ns / 1e3 / gpu->kernels, 3));
 	else if (j->busy_share >= 0)
-		verdict__say(j, &j->verdict->evidence, "GPU busy for %.1f %% of %.3g s", 100 * j->busy_share,
-			     gpu->all.watched_ns / 1e9);
+		verdict__say(j, &j->verdict->evidence, "GPU busy for %.1f %% of %s s", 100 * j->busy_share,
+			     DIGITS(gpu->all.watched_ns / 1e9, 3));
 }
 
 /* Who compiled a function of a Python module to C, by its symbol; NULL: nobody that is known. */
@@ -434,7 +436,8 @@ static void say_hotspots(struct judge *j, const struct hotspot *hotspots, size_t
 	if (main->code) {
 		j->verdict->place = place__text(j->job, place);
 		if (j->verdict->place)
-			verdict__say(j, &j->verdict->evidence, "%s: %.3g s", j->verdict->place, main->ns / 1e9);
+			verdict__say(j, &j->verdict->evidence, "%s: %s s", j->verdict->place,
+				     DIGITS(main->ns / 1e9, 3));
 		else
 			j->err = -ENOMEM;
 	}
@@ -446,7 +449,7 @@ static void say_hotspots(struct judge *j, const struct hotspot *hotspots, size_t
 			continue;
 		text = hotspot__text(j->job, &hotspots[i]);
 		if (text)
-			verdict__say(j, &j->verdict->evidence, "%s: %.3g s", text, hotspots[i].ns / 1e9);
+			verdict__say(j, &j->verdict->evidence, "%s: %s s", text, DIGITS(hotspots[i].ns / 1e9, 3));
 		else
 			j->err = -ENOMEM;
 		free(text);
@@ -657,8 +660,8 @@ static void say_far_files(struct judge *j)
 	if (!j->far_files)
 		j->far_files = find_far_files(j, false, &seconds);
 	if (j->far_files)
-		verdict__say(j, &j->verdict->evidence, "%s: %.3g s to open, look up or list files", j->far_files,
-			     seconds);
+		verdict__say(j, &j->verdict->evidence, "%s: %s s to open, look up or list files", j->far_files,
+			     DIGITS(seconds, 3));
 }
 
 void verdict__give_evidence(struct judge *j)

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "user/analysis/flame/profile.h"
+#include "user/lib/digits.h"
 
 /* Shares of the time of all steps. */
 #define PYTHON_SHARE 0.4
@@ -145,9 +146,10 @@ bool verdict__judge_launches(struct judge *j)
 		return false;
 	j->verdict->class = VERDICT_LAUNCH;
 	verdict__say_why(j,
-			 "the GPU works for %.0f %% of the time of a step, and waits for the CPU, which takes %.3g us "
+			 "the GPU works for %.0f %% of the time of a step, and waits for the CPU, which takes %s us "
 			 "to ask for "
-			 "each kernel of %.3g us",
-			 100 * j->busy_share, ns_per_kernel(j) / 1e3, j->gpu->kernel_ns / 1e3 / j->gpu->kernels);
+			 "each kernel of %s us",
+			 100 * j->busy_share, DIGITS(ns_per_kernel(j) / 1e3, 3),
+			 DIGITS(j->gpu->kernel_ns / 1e3 / j->gpu->kernels, 3));
 	return true;
 }

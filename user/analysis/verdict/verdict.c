@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "user/analysis/verdict/evidence.h"
+#include "user/lib/digits.h"
 
 static const char *const class_names[] = {
 #define X(id, name) [VERDICT_##id] = name,
@@ -594,10 +595,11 @@ static void say_turns(struct judge *j, const struct turns *turns)
 	bool computes = !turns->cause && (turns->phase == PHASE_FORWARD || turns->phase == PHASE_BACKWARD);
 
 	verdict__say_why(j,
-			 "the ranks wait for each other in turn: %.3g ms of each step, and collectives themselves take "
-			 "%.3g ms; who is last has more %s%s in %s",
-			 turns->waits_ns / 1e6, turns->collectives_ns / 1e6, turns->cause ? "waiting: " : "on the CPU",
-			 sample_cause__name(turns->cause), phase__name(turns->phase));
+			 "the ranks wait for each other in turn: %s ms of each step, and collectives themselves take "
+			 "%s ms; who is last has more %s%s in %s",
+			 DIGITS(turns->waits_ns / 1e6, 3), DIGITS(turns->collectives_ns / 1e6, 3),
+			 turns->cause ? "waiting: " : "on the CPU", sample_cause__name(turns->cause),
+			 phase__name(turns->phase));
 	if (computes)
 		verdict__say(
 			j, &j->verdict->next,
@@ -661,17 +663,17 @@ static void judge_straggler(struct judge *j)
 	verdict->place = straggler->place.outer.code ? place__text(j->job, &straggler->place) : NULL;
 	if (straggler->slower) {
 		verdict__say_why(
-			j, "%s holds the others up, %.3g ms of each step of %.3g ms: its CPU is slower, in all phases",
-			straggler->name, straggler->more_ns / 1e6, step_ns / 1e6);
+			j, "%s holds the others up, %s ms of each step of %s ms: its CPU is slower, in all phases",
+			straggler->name, DIGITS(straggler->more_ns / 1e6, 3), DIGITS(step_ns / 1e6, 3));
 		verdict__say(j, &verdict->evidence, "%s", straggler->why);
 		verdict__say(j, &verdict->next, "see what else runs beside %s (top), and how fast its CPUs are clocked",
 			     straggler->name);
 		return;
 	}
-	verdict__say_why(j, "%s holds the others up, %.3g ms of each step of %.3g ms: %s%s in %s%s%s", straggler->name,
-			 straggler->more_ns / 1e6, step_ns / 1e6, straggler->cause ? "waiting, " : "on the CPU",
-			 sample_cause__name(straggler->cause), phase__name(straggler->phase),
-			 verdict->place ? ", " : "", verdict->place ?: "");
+	verdict__say_why(j, "%s holds the others up, %s ms of each step of %s ms: %s%s in %s%s%s", straggler->name,
+			 DIGITS(straggler->more_ns / 1e6, 3), DIGITS(step_ns / 1e6, 3),
+			 straggler->cause ? "waiting, " : "on the CPU", sample_cause__name(straggler->cause),
+			 phase__name(straggler->phase), verdict->place ? ", " : "", verdict->place ?: "");
 	if (straggler->cause == CAUSE_RUN_QUEUE)
 		say_who_has_the_cpus(j);
 	verdict__say(j, &verdict->evidence, "%s", straggler->why);
@@ -726,9 +728,9 @@ static void judge_ranks(struct judge *j)
 	if (j->err)
 		return;
 	if (!is_headline(j)) {
-		verdict__say(j, &j->verdict->evidence, "%s holds the others up, %.3g ms of each step of %.3g ms: %s",
-			     j->straggler->name, j->straggler->more_ns / 1e6, j->track->rule_of_slow.median_ns / 1e6,
-			     j->straggler->why);
+		verdict__say(j, &j->verdict->evidence, "%s holds the others up, %s ms of each step of %s ms: %s",
+			     j->straggler->name, DIGITS(j->straggler->more_ns / 1e6, 3),
+			     DIGITS(j->track->rule_of_slow.median_ns / 1e6, 3), j->straggler->why);
 		return;
 	}
 	free(j->holder);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "user/lib/columns.h"
+#include "user/lib/digits.h"
 #include "user/lib/utf8.h"
 #include "user/report/print/text.h"
 
@@ -86,7 +87,7 @@ static const char *cell_text(const struct table *table, const struct cell *cell,
 	if (is_integer && !unit)
 		snprintf(buffer, 64, "%" PRIu64, integer);
 	else if (cell->digits < 0)
-		snprintf(buffer, 64, "%.*g", -cell->digits, real);
+		digits__put(buffer, real, -cell->digits);
 	else
 		snprintf(buffer, 64, "%.*f", cell->digits, real);
 	return buffer;
