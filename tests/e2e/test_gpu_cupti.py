@@ -207,6 +207,33 @@ def test_losses(bench, cupti, counter):
     assert found.gpu[train.pid]["lost"] == found.counters[counter]
 
 
+@pytest.mark.parametrize("cupti", ["", "version=26", "version=26,per_thread=0"])
+def test_many_threads(bench, cupti):
+    """Each thread has a buffer of CUPTI's, and keeps it while the GPU works: there is one for all, without which CUPTI before 12.9 crashes (train.end)."""
+    train, record = started(bench, "-s", 20, "-t", 40, "-u", 5000, cupti=cupti)
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    found = Activities(record.file)
+    check_ops(found, train)
+    assert len({row["tid"] for row in found.of(recfile.GPU_API_CALL)}) == 40
+    assert not found.counters["gpu_dropped"]
+
+
+@pytest.mark.parametrize("cupti", ["version=26", "version=27"])
+def test_no_buffer(bench, cupti):
+    """Records that are never complete keep all buffers: what finds none is counted, by CUPTI if it can be refused one."""
+    train, record = started(bench, "-s", 2, "-l", 1500, "-k", 1000, cupti="buffer_records=2,late_ms=60000," + cupti)
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    found = Activities(record.file)
+    dropped, refused = found.counters["gpu_dropped"], len(train.log("dropped"))
+    alone = sum(line["records"] == 1 for line in train.log("delivered"))  # as what takes the rest wants them
+    assert dropped > 500 and found.of(recfile.GPU_API_CALL)
+    assert dropped == refused if cupti == "version=27" else alone - 5 <= dropped <= alone and not refused
+
+
 def test_many_streams(bench):
     train, record = started(bench, "-s", 1, "-l", 6000, "-S", 3000, "-k", 1000)
     train.release()

@@ -13,6 +13,7 @@
 	X(late_ms, 0)        /* records are complete so long after what they tell of */                  \
 	X(shuffle, 0)        /* 1: they come in any order */                                             \
 	X(buffer_records, 0) /* a buffer is full with so many; 0: with what fits */                      \
+	X(per_thread, 1)     /* 0: threads share buffers, as with CUPTI before 13.0 */                   \
 	X(drop, 0)           /* every so manyth is dropped */                                            \
 	X(no_time, 0)        /* every so manyth of the GPU has no times */                               \
 	X(unknown, 0)        /* before every so manyth comes one of a kind that no header knows */       \
@@ -68,7 +69,7 @@ void callback__enter(struct core_call *call);
 void callback__leave(struct core_call *call);
 void callback__reset(void);
 
-/* A record that waits until what it tells of is over. */
+/* A record, which is complete when what it tells of is over. */
 struct item {
 	struct item *next;
 	uint64_t ready_ns;
