@@ -16,6 +16,7 @@
 	X(per_thread, 1)     /* 0: threads share buffers, as with CUPTI before 13.0 */                   \
 	X(drop, 0)           /* every so manyth is dropped */                                            \
 	X(no_time, 0)        /* every so manyth of the GPU has no times */                               \
+	X(stale, 0)          /* every so manyth of the GPU has times of an hour before */                \
 	X(unknown, 0)        /* before every so manyth comes one of a kind that no header knows */       \
 	X(busy, 0)           /* 1: another tool is subscribed, alone; 2: one that lets others be, too */ \
 	X(several, 0)        /* 1: the driver lets several subscribe */                                  \
