@@ -62,7 +62,8 @@ bool gpu_clock__translate(const struct gpu_clock *clock, uint64_t cupti_ns, uint
 	const struct gpu_clock_pair *a, *b;
 	uint32_t i;
 
-	if (!clock->cnt)
+	/* Of two pairs that do not fit each other nobody knows which is right. */
+	if (!clock->cnt || (clock->cnt == 1 && clock->has_outlier))
 		return false;
 	for (i = clock->cnt; i > 1 && clock->pairs[i - 1].cupti_ns > cupti_ns;)
 		i--;
