@@ -127,7 +127,10 @@ enum gpu_direction {
 	X(ncclReduceScatter, COMM, 6, 3, 0, NONE)             \
 	X(ncclSend, COMM, 5, 2, 0, NONE)                      \
 	X(ncclRecv, COMM, 5, 2, 0, NONE)                      \
-	X(ncclGroupEnd, COMM, 0, 0, 1, NONE)
+	X(ncclGroupEnd, COMM, 0, 0, 1, NONE)                  \
+	X(ncclAlltoAll, COMM, 5, 3, 0, NONE)                  \
+	X(ncclGather, COMM, 6, 3, 0, NONE)                    \
+	X(ncclScatter, COMM, 6, 3, 0, NONE)
 
 enum gpu_api {
 	GPU_API_NONE,

@@ -166,6 +166,24 @@ def test_beside_others(bench, cupti):
     assert "cuptiUnsubscribe" in names and not {"cuptiFinalize", "cuptiActivityEnable", "cuptiActivityFlushPeriod", "cuptiSetThreadIdType"} & names
 
 
+@pytest.mark.parametrize("late_ms", [400, 60000])
+def test_beside_others_behind(bench, late_ms):
+    """Beside others CUPTI is not made to give back what is not complete: the window's end waits for it, and counts what it waited for in vain."""
+    train, record = start(bench, "-s", 400, "-u", 20000, "-t", 2, cupti="version=130300,several=1,busy=2,late_ms=%d" % late_ms)
+    train.until_cupti("cuptiActivityFlushAll")
+    train.release()
+    helpers.until(helpers.END_SECONDS, lambda: len(train.log("op")) > 300, record.what)
+    record.interrupt()
+    assert record.wait() == helpers.OK, record.what()
+    found = Activities(record.file)
+    if late_ms < 1000:
+        check_ops_of(found, train)
+        assert not found.counters["gpu_dropped"] and not found.counters["gpu_bad"]
+    else:
+        assert found.counters["gpu_dropped"] > 0 and found.gpu[train.pid]["lost"] > 0
+    train.end()
+
+
 def test_no_cupti(bench):
     train, record = start(bench, "-s", 10, STEPFLAME_CUPTI="/nonexistent/libcupti.so")
     record.until_says("cannot open libcupti", 10, "stderr")

@@ -219,6 +219,29 @@ def test_killed_with_events(bench, gpu_jobs, way):
     assert not events_of(guardian)
 
 
+def test_collectives_since_2_28(bench):
+    """All-to-all, gather and scatter, each with its bytes and its communicator."""
+    script = """
+import ctypes, os, sys, time
+cuda, nccl = ctypes.CDLL("libcudart.so.13"), ctypes.CDLL("libnccl.so.2")
+assert cuda.cudaFree(None) == 0
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+count, half, root, comm = ctypes.c_size_t(1000), 6, (3,), ctypes.c_void_p(0xABCD0)
+for name, more in (("ncclAlltoAll", ()), ("ncclGather", root), ("ncclScatter", root)):
+    assert getattr(nccl, name)(None, None, count, half, *more, comm, None) == 0
+"""
+    go = bench.directory / "go"
+    program = bench.process(helpers.PYTHON, "-c", script, go, env=dict(os.environ, LD_LIBRARY_PATH=str(gpu.DOUBLES))).until_ready()
+    record = bench.record("-p", program.pid, "--gpu", "uprobe").until_armed()
+    go.touch()
+    assert program.wait() == 0 and record.wait() == helpers.OK, record.what()
+    rows = helpers.report(record.file, "--gpu")["collectives"]
+    found = {(row["name"], row["count"], row["bytes"], row["dtype"], row["communicator"]) for row in rows}
+    assert found == {(name, 1, 2000, "float16", "0xabcd0") for name in ("ncclAlltoAll", "ncclGather", "ncclScatter")}
+
+
 def test_left_by_longjmp(gpu_jobs):
     """The calls that are left are counted; those behind them are whole."""
     found, truth, delayed = ended(*run(gpu_jobs, "longjmp"))

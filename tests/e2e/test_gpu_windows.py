@@ -214,9 +214,13 @@ def test_cut_by_the_program(bench):
     check_content(trained, windows)
 
 
-def test_cut_by_a_kill_of_the_program(bench):
-    """It has no time to say anything."""
-    trained = Trained(bench, "-s", 2000, "-u", 20000, schedule="wait=2,warmup=1,active=1000")
+BEHIND = ("-t", 3, "-l", 12, "-k", MS // 5, "-u", 500)  # at each flush, records of some thread are not complete
+
+
+@pytest.mark.parametrize("args, cupti", [(("-u", 20000), ""), (BEHIND, ""), (BEHIND, "per_thread=0")])
+def test_cut_by_a_kill_of_the_program(bench, args, cupti):
+    """It has no time to say anything. What CUPTI had not given back, as work in the same buffer was not done, is behind the window's end."""
+    trained = Trained(bench, "-s", 2000, *args, schedule="wait=2,warmup=1,active=1000", cupti=cupti)
     begun(trained, 300)
     time.sleep(1.5)  # the library looks at its clock once a second, and what ended before is known
     trained.train.process.kill()

@@ -9,6 +9,7 @@
 #define KINDS                256
 #define CBIDS_MAX            2048
 #define EXTERNALS_MAX        16
+#define HOUR_NS              (3600 * NS_PER_SEC)
 #define ATTRIBUTE_THREAD_IDS 21 /* CUPTI_ACTIVITY_ATTR_THREAD_ID_TYPE, since 13.3 */
 
 static struct {
@@ -119,14 +120,18 @@ bool activity__op(const struct core_op *op)
 {
 	CUpti_ActivityKind kind = kind_of(op);
 	struct item *item;
-	uint64_t start = cupti__time(op->start_ns), end = cupti__time(op->end_ns);
+	uint64_t start = cupti__time(op->start_ns), end = cupti__time(op->end_ns), made;
 
 	if (!activity.enabled[kind] ||
 	    (op->kind != CORE_GRAPH && op->graph && activity.enabled[CUPTI_ACTIVITY_KIND_GRAPH_TRACE]))
 		return false;
-	if (cupti.settings.no_time &&
-	    __atomic_add_fetch(&activity.made_gpu, 1, __ATOMIC_RELAXED) % cupti.settings.no_time == 0)
+	made = __atomic_add_fetch(&activity.made_gpu, 1, __ATOMIC_RELAXED);
+	if (cupti.settings.no_time && made % cupti.settings.no_time == 0)
 		start = end = 0;
+	if (cupti.settings.stale && made % cupti.settings.stale == 0) {
+		start -= HOUR_NS;
+		end -= HOUR_NS;
+	}
 	item = item__new(kind);
 	switch ((int)kind) {
 	case CUPTI_ACTIVITY_KIND_MEMCPY:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The double of libcupti: records wait, each until it is complete, and then go into the client's buffers: full ones are
- * given back by a thread of CUPTI's, all of them by cuptiActivityFlushAll.
+ * The double of libcupti: a record goes into the buffer of the thread that makes it, at once, and is complete when what
+ * it tells of is over. A buffer is given back when all of its records are complete: full ones by a thread of CUPTI's,
+ * the others by cuptiActivityFlushAll, which forced gives back all.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,11 +14,16 @@
 
 #define UNKNOWN_KIND 0x7eadbeef
 #define WORKER_NS    (5 * NS_PER_MS)
+#define REFUSABLE    27 /* before, CUPTI crashed where it was refused a buffer */
 
 struct buffer {
 	struct buffer *next;
 	uint8_t *data;
 	size_t size, used, count, max;
+	uint32_t owner; /* thread; 0: all of them */
+	bool full;
+	uint64_t ready_ns; /* all of its records are complete then */
+	struct item *first, **last;
 };
 
 static struct {
@@ -29,28 +35,26 @@ static struct {
 	CUpti_BuffersCallbackCompleteFunc_v2 complete_beside;
 	uint32_t worker; /* odd: its thread works; grows by one at each change */
 	uint32_t period_ms;
-	struct item *first, **last;
-	struct buffer *empty;
-	struct buffer *begun; /* has records, and is not full; of who delivers */
-	size_t pending_bytes, pending_count;
+	struct buffer *first; /* those that the client gave, the newest first */
 	uint64_t made, dropped;
 	unsigned seed;
 } buffers = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.delivering = PTHREAD_MUTEX_INITIALIZER,
-	.last = &buffers.first,
 };
 
 /* --- buffers --- */
 
 /* Asks the client for one, in whatever thread this is. */
-static struct buffer *request_buffer(void)
+static struct buffer *request_buffer(uint32_t owner)
 {
 	CUpti_BuffersCallbackRequestFunc request = buffers.request;
 	struct buffer *buffer = calloc(1, sizeof(*buffer));
 
 	if (!buffer)
 		abort();
+	buffer->owner = owner;
+	buffer->last = &buffer->first;
 	if (buffers.request_beside)
 		buffers.request_beside(&buffer->data, &buffer->size, &buffer->max, NULL);
 	else if (request)
@@ -59,6 +63,8 @@ static struct buffer *request_buffer(void)
 		cupti.core->log("{\"log\":\"error\",\"what\":\"a buffer that is not aligned\"}");
 	if (buffer->data)
 		return buffer;
+	if (request && cupti.settings.version < REFUSABLE)
+		cupti.core->log("{\"log\":\"error\",\"what\":\"no buffer, where CUPTI crashes without\"}");
 	free(buffer);
 	return NULL;
 }
@@ -67,12 +73,51 @@ static bool has_room(const struct buffer *buffer, uint32_t size)
 {
 	uint64_t records = cupti.settings.buffer_records;
 
-	return buffer->used + size <= buffer->size && (!buffer->max || buffer->count < buffer->max) &&
+	return !buffer->full && buffer->used + size <= buffer->size && (!buffer->max || buffer->count < buffer->max) &&
 	       (!records || buffer->count < records);
+}
+
+static void put(struct buffer *buffer, size_t *at, const struct item *item)
+{
+	memcpy(buffer->data + *at, item->bytes, item->size);
+	*at += item->size;
+}
+
+/* A forced flush gives what is not over yet without its times. */
+static void cut_short(struct item *item)
+{
+	if (item->ready_ns <= cupti.core->now())
+		return;
+	if (item->any.kind == CUPTI_ACTIVITY_KIND_KERNEL || item->any.kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
+		item->kernel.start = item->kernel.end = 0;
+	else if (item->any.kind == CUPTI_ACTIVITY_KIND_MEMCPY)
+		item->copy.start = item->copy.end = 0;
+	else if (item->any.kind == CUPTI_ACTIVITY_KIND_MEMSET)
+		item->set.start = item->set.end = 0;
+}
+
+/* Writes the records, in the order of making or in any. */
+static void fill(struct buffer *buffer)
+{
+	size_t at = 0;
+
+	memset(buffer->data, 0, buffer->size);
+	while (buffer->first) {
+		struct item **from = &buffer->first, *item;
+
+		while (cupti.settings.shuffle && (*from)->next && rand_r(&buffers.seed) % 2)
+			from = &(*from)->next;
+		item = *from;
+		*from = item->next;
+		cut_short(item);
+		put(buffer, &at, item);
+		free(item);
+	}
 }
 
 static void give_back(struct buffer *buffer)
 {
+	fill(buffer);
 	cupti.core->log("{\"log\":\"delivered\",\"records\":%zu,\"bytes\":%zu,\"tid\":%u,\"time\":%lu}", buffer->count,
 			buffer->used, cupti.core->tid(), cupti.core->now());
 	if (buffers.complete_beside)
@@ -89,42 +134,7 @@ static void drop(const struct item *item, bool late)
 	cupti.core->log("{\"log\":\"dropped\",\"kind\":%d,\"late\":%s}", item->any.kind, late ? "true" : "false");
 }
 
-/* --- records that wait --- */
-
-/* Makes it wait until it is complete; time_ns: the end of what it tells of. Whether it will come. */
-bool item__add(struct item *item, uint32_t size, uint64_t time_ns)
-{
-	struct buffer *buffer;
-	bool kept;
-
-	item->size = (size + 7) & ~7u;
-	item->ready_ns = time_ns + cupti.settings.late_ms * NS_PER_MS;
-	pthread_mutex_lock(&buffers.lock);
-	if (!buffers.empty) {
-		pthread_mutex_unlock(&buffers.lock);
-		buffer = request_buffer();
-		pthread_mutex_lock(&buffers.lock);
-		if (buffer) {
-			buffer->next = buffers.empty;
-			buffers.empty = buffer;
-		}
-	}
-	buffers.made++;
-	kept = buffers.empty && !(cupti.settings.drop && buffers.made % cupti.settings.drop == 0);
-	if (kept) {
-		item->next = NULL;
-		*buffers.last = item;
-		buffers.last = &item->next;
-		buffers.pending_bytes += item->size;
-		buffers.pending_count++;
-	}
-	pthread_mutex_unlock(&buffers.lock);
-	if (!kept) {
-		drop(item, false);
-		free(item);
-	}
-	return kept;
-}
+/* --- records --- */
 
 struct item *item__new(CUpti_ActivityKind kind)
 {
@@ -136,70 +146,71 @@ struct item *item__new(CUpti_ActivityKind kind)
 	return item;
 }
 
-/* Those that are complete, or all; in the order of making, or in any. */
-static struct item *take(bool all)
+static void append(struct buffer *buffer, struct item *item)
 {
-	uint64_t now_ns = cupti.core->now();
-	struct item *taken = NULL, **end = &taken;
-
-	pthread_mutex_lock(&buffers.lock);
-	for (struct item **at = &buffers.first; *at;) {
-		struct item *item = *at;
-
-		if (!all && item->ready_ns > now_ns) {
-			at = &item->next;
-			continue;
-		}
-		*at = item->next;
-		buffers.pending_bytes -= item->size;
-		buffers.pending_count--;
-		if (cupti.settings.shuffle && rand_r(&buffers.seed) % 2) {
-			item->next = taken;
-			if (!taken)
-				end = &item->next;
-			taken = item;
-		} else {
-			item->next = NULL;
-			*end = item;
-			end = &item->next;
-		}
-	}
-	for (buffers.last = &buffers.first; *buffers.last;)
-		buffers.last = &(*buffers.last)->next;
-	pthread_mutex_unlock(&buffers.lock);
-	return taken;
-}
-
-static struct buffer *pop_empty(void)
-{
-	struct buffer *buffer;
-
-	pthread_mutex_lock(&buffers.lock);
-	buffer = buffers.empty;
-	if (buffer)
-		buffers.empty = buffer->next;
-	pthread_mutex_unlock(&buffers.lock);
-	return buffer ? buffer : request_buffer();
-}
-
-static void put(struct buffer *buffer, const struct item *item)
-{
-	memcpy(buffer->data + buffer->used, item->bytes, item->size);
+	item->next = NULL;
+	*buffer->last = item;
+	buffer->last = &item->next;
 	buffer->used += item->size;
 	buffer->count++;
+	if (item->ready_ns > buffer->ready_ns)
+		buffer->ready_ns = item->ready_ns;
 }
 
-/* A forced flush gives what is not over yet without its times. */
-static void cut_short(struct item *item)
+/* Of an owner, with room for a record; another one of its, which has none, is full. Locked. */
+static struct buffer *find_room(uint32_t owner, uint32_t size)
 {
-	if (item->ready_ns <= cupti.core->now())
-		return;
-	if (item->any.kind == CUPTI_ACTIVITY_KIND_KERNEL || item->any.kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
-		item->kernel.start = item->kernel.end = 0;
-	else if (item->any.kind == CUPTI_ACTIVITY_KIND_MEMCPY)
-		item->copy.start = item->copy.end = 0;
-	else if (item->any.kind == CUPTI_ACTIVITY_KIND_MEMSET)
-		item->set.start = item->set.end = 0;
+	for (struct buffer *b = buffers.first; b; b = b->next) {
+		if (b->owner != owner || b->full)
+			continue;
+		if (has_room(b, size))
+			return b;
+		b->full = true;
+	}
+	return NULL;
+}
+
+/* Takes it over; time_ns: the end of what it tells of. Whether it will come. */
+bool item__add(struct item *item, uint32_t size, uint64_t time_ns)
+{
+	uint32_t owner = cupti.settings.per_thread ? cupti.core->tid() : 0;
+	struct item *strange = NULL;
+	struct buffer *buffer;
+	bool kept;
+
+	item->size = (size + 7) & ~7u;
+	item->ready_ns = time_ns + cupti.settings.late_ms * NS_PER_MS;
+	pthread_mutex_lock(&buffers.lock);
+	buffers.made++;
+	kept = !cupti.settings.drop || buffers.made % cupti.settings.drop;
+	if (cupti.settings.unknown && buffers.made % cupti.settings.unknown == 0) {
+		strange = item__new((CUpti_ActivityKind)UNKNOWN_KIND);
+		strange->size = 16;
+	}
+	size = item->size + (strange ? strange->size : 0);
+	buffer = kept ? find_room(owner, size) : NULL;
+	if (kept && !buffer) {
+		pthread_mutex_unlock(&buffers.lock);
+		buffer = request_buffer(owner);
+		pthread_mutex_lock(&buffers.lock);
+		if (buffer) {
+			buffer->next = buffers.first;
+			buffers.first = buffer;
+		}
+		kept = buffer && buffer->used + size <= buffer->size;
+	}
+	if (kept && strange)
+		append(buffer, strange);
+	else
+		free(strange);
+	if (kept)
+		append(buffer, item);
+	pthread_mutex_unlock(&buffers.lock);
+	if (!kept) {
+		drop(item, false);
+		free(item);
+	}
+	return kept;
 }
 
 static void add_overhead(uint64_t start_ns)
@@ -221,77 +232,52 @@ static void add_overhead(uint64_t start_ns)
 	item__add(item, sizeof(item->overhead), end_ns);
 }
 
-/* Gives back the buffer that is not full, and, where all are wanted, those with nothing in them. */
-static void give_back_rest(bool all)
+static bool is_full(const struct buffer *buffer)
 {
-	struct buffer *buffer;
-
-	if (buffers.begun)
-		give_back(buffers.begun);
-	buffers.begun = NULL;
-	pthread_mutex_lock(&buffers.lock);
-	buffer = all ? buffers.empty : NULL;
-	if (buffer)
-		buffers.empty = NULL;
-	pthread_mutex_unlock(&buffers.lock);
-	for (struct buffer *next; buffer; buffer = next) {
-		next = buffer->next;
-		give_back(buffer);
-	}
+	return buffer->full || !has_room(buffer, sizeof(struct item));
 }
 
-/* all: also what is not complete. flush: also buffers that are not full. */
+/* Takes those that may be given back, the oldest first. all: also those of which records are not complete. */
+static struct buffer *take(bool all, bool flush)
+{
+	uint64_t now_ns = cupti.core->now();
+	struct buffer *taken = NULL;
+
+	pthread_mutex_lock(&buffers.lock);
+	for (struct buffer **at = &buffers.first; *at;) {
+		struct buffer *buffer = *at;
+
+		if (!all && (buffer->ready_ns > now_ns || !(flush || is_full(buffer)))) {
+			at = &buffer->next;
+			continue;
+		}
+		*at = buffer->next;
+		buffer->next = taken;
+		taken = buffer;
+	}
+	pthread_mutex_unlock(&buffers.lock);
+	return taken;
+}
+
 static void deliver(bool all, bool flush)
 {
-	uint64_t start_ns = cupti.core->now(), n = 0;
-	struct item *item, *next, strange = {.size = 16, .any.kind = (CUpti_ActivityKind)UNKNOWN_KIND};
+	uint64_t start_ns = cupti.core->now();
+	struct buffer *buffer, *next;
 	bool any;
 
 	pthread_mutex_lock(&buffers.delivering);
-	item = take(all);
-	any = item != NULL;
-	for (; item; item = next) {
-		uint32_t size = item->size + (cupti.settings.unknown ? strange.size : 0);
-
-		next = item->next;
-		if (buffers.begun && !has_room(buffers.begun, size)) {
-			give_back(buffers.begun);
-			buffers.begun = NULL;
-		}
-		if (!buffers.begun)
-			buffers.begun = pop_empty();
-		if (all)
-			cut_short(item);
-		if (buffers.begun && has_room(buffers.begun, size)) {
-			if (cupti.settings.unknown && ++n % cupti.settings.unknown == 0)
-				put(buffers.begun, &strange);
-			put(buffers.begun, item);
-		} else {
-			drop(item, true);
-		}
-		free(item);
+	buffer = take(all, flush);
+	any = buffer != NULL;
+	for (; buffer; buffer = next) {
+		next = buffer->next;
+		give_back(buffer);
 	}
-	if (flush)
-		give_back_rest(all);
 	pthread_mutex_unlock(&buffers.delivering);
 	if (any)
 		add_overhead(start_ns);
 }
 
 /* CUPTI's own thread gives back full buffers alone. */
-static bool is_full(void)
-{
-	uint64_t records = cupti.settings.buffer_records;
-	bool full;
-
-	pthread_mutex_lock(&buffers.lock);
-	full = buffers.empty &&
-	       (buffers.pending_bytes >= buffers.empty->size || (records && buffers.pending_count >= records) ||
-		(buffers.empty->max && buffers.pending_count >= buffers.empty->max));
-	pthread_mutex_unlock(&buffers.lock);
-	return full;
-}
-
 static void *work(void *arg)
 {
 	uint32_t mine = (uintptr_t)arg;
@@ -303,8 +289,7 @@ static void *work(void *arg)
 		nanosleep(&period, NULL);
 		if (__atomic_load_n(&buffers.worker, __ATOMIC_ACQUIRE) != mine)
 			return NULL;
-		if (is_full())
-			deliver(false, false);
+		deliver(false, false);
 	}
 }
 
@@ -374,16 +359,16 @@ void buffers__reset(bool forked)
 	pthread_mutex_lock(&buffers.lock);
 	buffers.worker += buffers.worker % 2;
 	buffers.period_ms = 0;
-	for (struct item *item = buffers.first, *next; item; item = next) {
-		next = item->next;
-		drop(item, true);
-		free(item);
+	for (struct buffer *buffer = buffers.first, *next; buffer; buffer = next) {
+		next = buffer->next;
+		for (struct item *item = buffer->first, *after; item; item = after) {
+			after = item->next;
+			drop(item, true);
+			free(item);
+		}
+		free(buffer);
 	}
-	free(buffers.begun);
-	buffers.begun = NULL;
 	buffers.first = NULL;
-	buffers.last = &buffers.first;
-	buffers.pending_bytes = buffers.pending_count = 0;
 	pthread_mutex_unlock(&buffers.lock);
 }
 

@@ -13,8 +13,10 @@
 	X(late_ms, 0)        /* records are complete so long after what they tell of */                  \
 	X(shuffle, 0)        /* 1: they come in any order */                                             \
 	X(buffer_records, 0) /* a buffer is full with so many; 0: with what fits */                      \
+	X(per_thread, 1)     /* 0: threads share buffers, as with CUPTI before 13.0 */                   \
 	X(drop, 0)           /* every so manyth is dropped */                                            \
 	X(no_time, 0)        /* every so manyth of the GPU has no times */                               \
+	X(stale, 0)          /* every so manyth of the GPU has times of an hour before */                \
 	X(unknown, 0)        /* before every so manyth comes one of a kind that no header knows */       \
 	X(busy, 0)           /* 1: another tool is subscribed, alone; 2: one that lets others be, too */ \
 	X(several, 0)        /* 1: the driver lets several subscribe */                                  \
@@ -68,7 +70,7 @@ void callback__enter(struct core_call *call);
 void callback__leave(struct core_call *call);
 void callback__reset(void);
 
-/* A record that waits until what it tells of is over. */
+/* A record, which is complete when what it tells of is over. */
 struct item {
 	struct item *next;
 	uint64_t ready_ns;

@@ -151,6 +151,15 @@ API(ncclSend, (const void *from, size_t count, ncclDataType_t type, int peer, nc
     collective(&call, KERNEL("SendRecv", "22"), count, type, comm, stream))
 API(ncclRecv, (void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream),
     collective(&call, KERNEL("SendRecv", "22"), count, type, comm, stream))
+/* Since 2.28, whose header may not be here. */
+API(ncclAlltoAll, (const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream),
+    collective(&call, KERNEL("AlltoAll", "22"), count, type, comm, stream))
+API(ncclGather,
+    (const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream),
+    collective(&call, KERNEL("Gather", "20"), count, type, comm, stream))
+API(ncclScatter,
+    (const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream),
+    collective(&call, KERNEL("Scatter", "21"), count, type, comm, stream))
 API(ncclGroupStart, (void), (group++, ncclSuccess))
 API(ncclGroupEnd, (void), end_group())
 

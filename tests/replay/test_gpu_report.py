@@ -245,6 +245,19 @@ class TestJoin:
         assert [(k["count"], k["op"]) for k in found["kernels"]] == [(2, None)]
         assert (found["tiers"][0]["unjoined"], found["tiers"][0]["unasked"]) == (2, 1)
 
+    def test_the_clock_of_the_gpu_is_behind(self, report):
+        """Work seems to begin before its call, by CUPTI's fit of the clocks; not by seconds, which is another call's."""
+        names = Names()
+        made = []
+        for i, early in enumerate((20 * US, 300 * US, 450 * US, 50 * MS)):
+            at = START + (i + 1) * 100 * MS
+            made.append(r.gpu_call(r.gpu_key(PID, "cudaLaunchKernel", op=names("op%d" % i)), TID, at, 5 * US))
+            made.append(r.gpu_api_call(PID, TID, at + US, 3 * US, names("cudaLaunchKernel_v7000"), i + 1))
+            made.append(r.gpu_activity(PID, r.KERNEL, at - early, 2 * US, names("k%d" % i), i + 1))
+        found = report(head(names) + made, "--by-op")
+        assert {(k["name"], k["op"]) for k in found["kernels"]} == {("k0", "op0"), ("k1", "op1"), ("k2", "op2"), ("k3", None)}
+        assert found["tiers"][0]["unasked"] == 1
+
     def test_ids_come_again(self, report):
         names = Names()
         made = []

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The injection library's decoder, on records as CUPTI's headers have them, and its side of the ring: read back by the
- * reader. Made where CUPTI's headers are.
+ * reader; and the buffers that it gives to CUPTI. Made where CUPTI's headers are.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "user/inject/buffers.c"
 #include "user/inject/decode.c"
 #include "user/inject/ring.c"
 #include "user/session/sources/gpu_ring.h"
@@ -279,6 +280,51 @@ static void test_many_names(void **state)
 	assert_int_equal(named + unnamed, NAMES_MAX);
 }
 
+/* Takes all, one for each turn of the clock; *cnt: how many there were. */
+static void take_all(struct buffer *taken[BUFFERS_MAX + 1], int *cnt)
+{
+	for (*cnt = 0; *cnt <= BUFFERS_MAX && (taken[*cnt] = buffers__take(100 + *cnt)); ++*cnt)
+		;
+}
+
+static void test_buffers(void **state)
+{
+	static struct buffer *taken[BUFFERS_MAX + 1];
+	uint32_t held;
+	int cnt;
+
+	buffers__begin();
+	assert_true(buffers__held(&held) == UINT64_MAX && held == 0);
+	take_all(taken, &cnt);
+	assert_int_equal(cnt, BUFFERS_MAX);
+	for (int i = 0; i < cnt; i++) {
+		taken[i]->memory[0] = taken[i]->memory[BUFFER_BYTES - 1] = 1; /* no two share it */
+		assert_ptr_equal(buffers__find(taken[i]->memory), taken[i]);
+		for (int k = 0; k < i && i < 50; k++)
+			assert_true(taken[k]->memory + BUFFER_BYTES <= taken[i]->memory ||
+				    taken[i]->memory + BUFFER_BYTES <= taken[k]->memory);
+	}
+	assert_null(buffers__find(NULL));
+	assert_null(buffers__find(taken[0]->memory + 8));
+	assert_true(buffers__held(&held) == 100 && held == BUFFERS_MAX);
+	/* What is complete up to when: that of the oldest one. */
+	for (int i = 0; i < 7; i++)
+		buffers__release(taken[i]);
+	assert_true(buffers__held(&held) == 107 && held == BUFFERS_MAX - 7);
+	assert_ptr_equal(buffers__take(5000), taken[0]);
+	assert_int_equal(buffers__held(&held), 107);
+	/* Those that CUPTI keeps are not of the next window, and their contents stay. */
+	buffers__begin();
+	assert_true(buffers__held(&held) == UINT64_MAX && !buffer__is_of_window(taken[9]));
+	buffers__give_memory_back();
+	assert_true(taken[9]->memory[0] == 1 && taken[3]->memory[0] == 0);
+	assert_ptr_equal(buffers__take(6000), taken[1]);
+	assert_true(buffers__held(&held) == 6000 && held == 1 && buffer__is_of_window(taken[1]));
+	for (int i = 0; i < cnt; i++)
+		buffers__release(taken[i]);
+	buffers__give_memory_back();
+}
+
 static void test_forked(void **state)
 {
 	int status;
@@ -300,7 +346,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kernel),     cmocka_unit_test(test_copies),  cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_others),     cmocka_unit_test(test_unknown), cmocka_unit_test(test_full),
-		cmocka_unit_test(test_many_names), cmocka_unit_test(test_forked),
+		cmocka_unit_test(test_many_names), cmocka_unit_test(test_buffers), cmocka_unit_test(test_forked),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

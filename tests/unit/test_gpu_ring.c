@@ -458,13 +458,45 @@ static void test_clock_lies(void **state)
 	assert_int_equal(gpu_clock__last(&clock), bad.cupti_ns);
 }
 
+/* It counts something else than nanoseconds, or is another one than at first: no two pairs fit. */
+static void test_clock_of_another_rate(void **state)
+{
+	struct gpu_clock clock = {0};
+	struct gpu_ring_clock pair = pair_at(10 * S, 1000);
+	uint64_t got;
+
+	pair.cupti_ns += 4711 * S;
+	assert_true(gpu_clock__add(&clock, &pair, 0, 20 * S));
+	for (uint64_t i = 1; i < 9; i++) {
+		pair = pair_at((10 + i) * S, 1000);
+		pair.cupti_ns += 4711 * S + 3 * i * S / 2;
+		assert_false(gpu_clock__add(&clock, &pair, 0, 20 * S));
+		assert_false(gpu_clock__translate(&clock, cupti_at(10 * S), &got));
+	}
+	/* One that was another at first: the later ones are right. */
+	pair = pair_at(19 * S, 1000);
+	assert_false(gpu_clock__add(&clock, &pair, 0, 30 * S));
+	pair = pair_at(20 * S, 1000);
+	assert_true(gpu_clock__add(&clock, &pair, 0, 30 * S));
+	assert_true(error_at(&clock, 19 * S + S / 2) <= 1000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refused),   cmocka_unit_test(test_found), cmocka_unit_test(test_begins),
-		cmocka_unit_test(test_wraps),     cmocka_unit_test(test_names), cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_kinds),     cmocka_unit_test(test_head),  cmocka_unit_test(test_fuzz),
-		cmocka_unit_test(test_scribbled), cmocka_unit_test(test_clock), cmocka_unit_test(test_clock_lies),
+		cmocka_unit_test(test_clock_of_another_rate),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_found),
+		cmocka_unit_test(test_begins),
+		cmocka_unit_test(test_wraps),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_head),
+		cmocka_unit_test(test_fuzz),
+		cmocka_unit_test(test_scribbled),
+		cmocka_unit_test(test_clock),
+		cmocka_unit_test(test_clock_lies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

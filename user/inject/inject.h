@@ -114,6 +114,37 @@ bool ring__write(struct ring *ring, const void *record, size_t size);
 /* Discards the unread records. */
 void ring__restart(struct ring *ring);
 
+/*
+ * A thread that calls CUDA has one or two of them, and more while the GPU is behind. They are small, for
+ * CUPTI keeps one in which anything is not complete, and a killed program takes it along.
+ */
+#define BUFFERS_MAX  2048
+#define BUFFER_BYTES (64u << 10)
+
+struct buffer {
+	uint8_t *memory;   /* NULL: it has none yet. Aligned to a page */
+	uint64_t asked_ns; /* when CUPTI asked for it; 0: CUPTI does not have it */
+	uint32_t window;
+	uint32_t taken;
+};
+
+/* buffers.c: any thread may call these at any time. */
+void buffers__begin(void); /* of a window */
+/* For CUPTI. NULL: all are taken, or there is no memory. */
+struct buffer *buffers__take(uint64_t now_ns);
+/* NULL: it is none of them. */
+struct buffer *buffers__find(const uint8_t *memory);
+/* Whether CUPTI asked for it in this window. */
+bool buffer__is_of_window(const struct buffer *b);
+void buffers__release(struct buffer *b);
+/*
+ * How many CUPTI has of those that it asked for in this window. Returns when it asked for the first of
+ * them, UINT64_MAX: it has none.
+ */
+uint64_t buffers__held(uint32_t *cnt);
+/* Of those that nobody has. */
+void buffers__give_memory_back(void);
+
 #define NAMES_MAX 16384 /* a power of two; a quarter stays empty */
 
 /* The texts that were sent in this window. */

@@ -11,21 +11,21 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "user/inject/inject.h"
 
-#define BUFFERS          8
-#define BUFFER_BYTES     (1u << 20)
+#define REST_BYTES       (16u << 10)
+#define CUPTI_REFUSABLE  27 /* of CUDA 12.9: before, CUPTI crashes where it is refused a buffer */
 #define FLUSH_PERIOD_MS  100
 #define CLOCK_TRIES      5
 #define CLOCK_GOOD_NS    2000
 #define CLOCK_SPACING_NS 50000000ULL /* between clock records that follow a buffer */
 #define GRACE_NS         100000000ULL
-#define LEAVE_NS         1000000000 /* how long to wait for a call of the program */
+#define GRACE_BESIDE_NS  1000000000ULL /* beside others: until CUPTI has given back all buffers */
+#define LEAVE_NS         1000000000    /* how long to wait for a call of the program */
 
 /* The state of taking CUPTI out of the process. */
 enum leaving { NOT_LEAVING, WAITS_FOR_CALL, IN_CALL, LEFT, GIVEN_UP };
@@ -34,13 +34,16 @@ enum leaving { NOT_LEAVING, WAITS_FOR_CALL, IN_CALL, LEFT, GIVEN_UP };
 static struct {
 	pthread_mutex_t writing;
 	struct decoder decoder; /* ring NULL: no window */
-	uint64_t clock_ns;      /* when the clock was last recorded */
-	char *buffers;          /* NULL before the first window */
-	uint32_t taken;         /* a bit per buffer */
-	uint32_t leaving;       /* enum leaving; a futex */
+	struct gpu_ring_control *control;
+	uint64_t clock_ns; /* when the clock was last recorded */
+	uint32_t version;  /* of CUPTI */
+	uint32_t leaving;  /* enum leaving; a futex */
 	pid_t pid;
 	bool forked;
 } shared = {.writing = PTHREAD_MUTEX_INITIALIZER};
+
+/* What CUPTI fills when there is no buffer left: each record in it is lost, and counted. */
+static uint8_t rest[REST_BYTES] __attribute__((aligned(8)));
 
 /* The activities to ask CUPTI for. */
 static const struct {
@@ -87,39 +90,70 @@ static CUptiResult read_clock(const struct cupti *cupti, uint64_t *ns)
 }
 
 /*
- * Takes the best of some readings: the kernel may preempt this thread between two of them. told_ns
- * as in struct gpu_ring_clock. Call it under `writing`.
+ * The best of some readings: the kernel may preempt this thread between two of them. false: CUPTI
+ * tells no time.
  */
-static void send_clock(uint64_t told_ns)
+static bool read_clocks(const struct cupti *cupti, struct gpu_ring_clock *best)
 {
-	struct gpu_ring_clock best = {.behind_ns = UINT64_MAX};
-
-	for (int i = 0; i < CLOCK_TRIES && best.behind_ns - best.before_ns > CLOCK_GOOD_NS; i++) {
-		struct gpu_ring_clock rec = {.hdr = {.type = GPU_RING_CLOCK, .size = sizeof(rec)}, .told_ns = told_ns};
+	*best = (struct gpu_ring_clock){.behind_ns = UINT64_MAX};
+	for (int i = 0; i < CLOCK_TRIES && best->behind_ns - best->before_ns > CLOCK_GOOD_NS; i++) {
+		struct gpu_ring_clock rec = {.hdr = {.type = GPU_RING_CLOCK, .size = sizeof(rec)}};
 
 		rec.before_ns = now_ns();
-		if (read_clock(shared.decoder.cupti, &rec.cupti_ns))
-			return;
+		if (read_clock(cupti, &rec.cupti_ns))
+			return false;
 		rec.behind_ns = now_ns();
-		if (rec.behind_ns - rec.before_ns < best.behind_ns - best.before_ns)
-			best = rec;
+		if (rec.behind_ns - rec.before_ns < best->behind_ns - best->before_ns)
+			*best = rec;
 	}
-	shared.clock_ns = best.behind_ns;
-	ring__write(shared.decoder.ring, &best, sizeof(best));
+	return true;
 }
 
+/*
+ * told_ns as in struct gpu_ring_clock. CUPTI is not called under `writing`: it may call on_completed
+ * under a lock of its own, for which the call would wait (Kineto's pull request 1347 has such a
+ * deadlock). So another thread may have written a later reading meanwhile, and then this reads again.
+ */
+static void send_clock(const struct cupti *cupti, uint64_t told_ns)
+{
+	struct gpu_ring_clock rec;
+	bool sent = false;
+
+	while (!sent && read_clocks(cupti, &rec)) {
+		rec.told_ns = told_ns;
+		pthread_mutex_lock(&shared.writing);
+		sent = rec.before_ns > shared.clock_ns || !shared.decoder.ring;
+		if (sent && shared.decoder.ring) {
+			ring__write(shared.decoder.ring, &rec, sizeof(rec));
+			shared.clock_ns = rec.behind_ns;
+		}
+		pthread_mutex_unlock(&shared.writing);
+	}
+}
+
+/* In a forked child too: its copy of CUPTI asks and gives back as that of its parent does. */
 static void on_requested(uint8_t **buffer, size_t *size, size_t *record_cnt)
 {
+	struct buffer *b = buffers__take(now_ns());
+
 	*buffer = NULL;
 	*size = *record_cnt = 0;
-	if (!is_ours() || !shared.buffers)
-		return;
-	for (unsigned int i = 0; i < BUFFERS; i++)
-		if (!(__atomic_fetch_or(&shared.taken, 1u << i, __ATOMIC_ACQUIRE) & 1u << i)) {
-			*buffer = (void *)(shared.buffers + i * (size_t)BUFFER_BYTES);
-			*size = BUFFER_BYTES;
-			return;
-		}
+	if (b) {
+		*buffer = b->memory;
+		*size = BUFFER_BYTES;
+	} else if (shared.version < CUPTI_REFUSABLE) {
+		*buffer = rest;
+		*size = sizeof(rest);
+		*record_cnt = 1;
+	}
+}
+
+static void add_dropped(size_t cnt)
+{
+	struct gpu_ring_control *control = shared.control;
+
+	if (cnt && control)
+		__atomic_fetch_add(&control->dropped, cnt, __ATOMIC_RELAXED);
 }
 
 static void count_dropped(const struct cupti *cupti)
@@ -127,9 +161,8 @@ static void count_dropped(const struct cupti *cupti)
 	size_t dropped = 0;
 
 	if (!(cupti->subscriber ? cupti->ActivityGetNumDroppedRecords_v2(cupti->subscriber, NULL, 0, &dropped)
-				: cupti->ActivityGetNumDroppedRecords(NULL, 0, &dropped)) &&
-	    dropped)
-		__atomic_fetch_add(&shared.decoder.ring->control->dropped, dropped, __ATOMIC_RELAXED);
+				: cupti->ActivityGetNumDroppedRecords(NULL, 0, &dropped)))
+		add_dropped(dropped);
 }
 
 static CUptiResult next_record(const struct cupti *cupti, uint8_t *buffer, size_t size, CUpti_Activity **record)
@@ -138,9 +171,22 @@ static CUptiResult next_record(const struct cupti *cupti, uint8_t *buffer, size_
 				 : cupti->ActivityGetNextRecord(buffer, size, record);
 }
 
+/* false: no window takes records. */
+static bool decode_record(const CUpti_Activity *record, size_t bytes)
+{
+	bool open;
+
+	pthread_mutex_lock(&shared.writing);
+	open = shared.decoder.ring;
+	if (open)
+		decoder__record(&shared.decoder, record, bytes);
+	pthread_mutex_unlock(&shared.writing);
+	return open;
+}
+
 static void decode_buffer(uint8_t *buffer, size_t size)
 {
-	const struct cupti *cupti = shared.decoder.cupti;
+	const struct cupti *cupti = __atomic_load_n(&shared.decoder.cupti, __ATOMIC_ACQUIRE);
 	CUpti_Activity *record = NULL;
 
 	/*
@@ -150,29 +196,24 @@ static void decode_buffer(uint8_t *buffer, size_t size)
 	while (!next_record(cupti, buffer, size, &record)) {
 		size_t at = (uint8_t *)record - buffer;
 
-		if ((uint8_t *)record < buffer || at + sizeof(*record) > size)
+		if ((uint8_t *)record < buffer || at + sizeof(*record) > size || !decode_record(record, size - at))
 			break;
-		decoder__record(&shared.decoder, record, size - at);
 	}
 	count_dropped(cupti);
-	if (now_ns() - shared.clock_ns > CLOCK_SPACING_NS)
-		send_clock(0); /* other buffers may hold what ended before */
+	if (now_ns() - __atomic_load_n(&shared.clock_ns, __ATOMIC_RELAXED) > CLOCK_SPACING_NS)
+		send_clock(cupti, 0); /* other buffers may hold what ended before */
 }
 
 static void on_completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
-	size_t at;
+	struct buffer *b = buffers__find(buffer);
 
-	if (!is_ours() || !shared.buffers || !buffer)
-		return;
-	at = (char *)buffer - shared.buffers;
-	if ((char *)buffer < shared.buffers || at >= BUFFERS * (size_t)BUFFER_BYTES || valid > BUFFER_BYTES)
-		return;
-	pthread_mutex_lock(&shared.writing);
-	if (shared.decoder.ring && valid)
+	if (b && is_ours() && valid && valid <= BUFFER_BYTES && buffer__is_of_window(b))
 		decode_buffer(buffer, valid);
-	pthread_mutex_unlock(&shared.writing);
-	__atomic_fetch_and(&shared.taken, ~(1u << at / BUFFER_BYTES), __ATOMIC_RELEASE);
+	else if (buffer == rest && is_ours() && valid)
+		add_dropped(1);
+	if (b)
+		buffers__release(b);
 }
 
 /* The same for a subscriber beside others. */
@@ -330,34 +371,34 @@ static CUptiResult enable(struct window *w)
 	return err;
 }
 
-static bool make_buffers(void)
+/* Lets the callbacks write from here on. */
+static void start_writing(struct window *w)
 {
-	void *memory = shared.buffers;
-
-	if (!memory)
-		memory = mmap(NULL, BUFFERS * (size_t)BUFFER_BYTES, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (memory == MAP_FAILED)
-		return false;
-	shared.buffers = memory;
-	return true;
+	buffers__begin();
+	pthread_mutex_lock(&shared.writing);
+	ring__restart(w->ring);
+	decoder__restart(&shared.decoder);
+	__atomic_store_n(&shared.decoder.cupti, &w->cupti, __ATOMIC_RELEASE);
+	shared.decoder.ring = w->ring;
+	pthread_mutex_unlock(&shared.writing);
+	send_clock(&w->cupti, 0);
 }
 
-/* Lets the callbacks write from here on, or stops them. */
-static void set_writing(struct window *w, bool on)
+/* Stops them. all: CUPTI was made to give back all buffers. */
+static void stop_writing(struct window *w, bool all)
 {
+	uint64_t told_ns = __atomic_load_n(&w->ring->control->ended_ns, __ATOMIC_RELAXED), oldest_ns;
+	uint32_t held = 0;
+
+	oldest_ns = buffers__held(&held);
+	if (!all) {
+		told_ns = oldest_ns < told_ns ? oldest_ns : told_ns;
+		add_dropped(held); /* what is in them is not known: one record or more */
+	}
+	send_clock(&w->cupti, told_ns);
+	count_dropped(&w->cupti);
 	pthread_mutex_lock(&shared.writing);
-	if (on) {
-		ring__restart(w->ring);
-		decoder__restart(&shared.decoder);
-		shared.decoder.cupti = &w->cupti;
-		shared.decoder.ring = w->ring;
-	}
-	send_clock(on ? 0 : __atomic_load_n(&w->ring->control->ended_ns, __ATOMIC_RELAXED));
-	if (!on) {
-		count_dropped(&w->cupti);
-		shared.decoder.ring = NULL;
-	}
+	shared.decoder.ring = NULL;
 	pthread_mutex_unlock(&shared.writing);
 }
 
@@ -389,8 +430,9 @@ void window__begin(struct window *w, uint32_t wanted)
 		set_state(w, GPU_RING_NO_DRIVER, 0);
 		return;
 	}
-	open_err = make_buffers() ? cupti__open(&w->cupti, w->cupti_path) : -ENOMEM;
-	control->cupti_version = w->cupti.version;
+	open_err = cupti__open(&w->cupti, w->cupti_path);
+	control->cupti_version = shared.version = w->cupti.version;
+	shared.control = control;
 	if (open_err || !cupti__known(w->cupti.version)) {
 		set_state(w, open_err == -ENOENT ? GPU_RING_NO_CUPTI : GPU_RING_FAILED, CUPTI_ERROR_NOT_COMPATIBLE);
 		return;
@@ -406,7 +448,7 @@ void window__begin(struct window *w, uint32_t wanted)
 		return;
 	}
 	set_thread_ids(w, true);
-	set_writing(w, true);
+	start_writing(w);
 	send_devices(w);
 	err = enable(w);
 	w->open = true;
@@ -419,14 +461,18 @@ void window__begin(struct window *w, uint32_t wanted)
 	set_state(w, GPU_RING_ACTIVE, 0);
 }
 
+/*
+ * CUPTI gives back the buffers that hold nothing but complete records: the others may hold what
+ * ended since CUPTI asked for them.
+ */
 void window__tick(struct window *w)
 {
-	uint64_t told_ns = now_ns();
+	uint64_t told_ns = now_ns(), oldest_ns;
+	uint32_t held;
 
 	w->cupti.ActivityFlushAll(0);
-	pthread_mutex_lock(&shared.writing);
-	send_clock(told_ns);
-	pthread_mutex_unlock(&shared.writing);
+	oldest_ns = buffers__held(&held);
+	send_clock(&w->cupti, oldest_ns < told_ns ? oldest_ns : told_ns);
 }
 
 /*
@@ -453,18 +499,20 @@ static void leave_window(struct window *w)
 
 /*
  * Waits some time for the GPU to finish pending work: a forced flush reports that work without its
- * times.
+ * times. Beside others nothing is forced, which would cut off work in the buffers of the others, too:
+ * there, CUPTI gives back a buffer when all work in it is done, and this waits for that.
  */
-static void flush_window(struct window *w, uint64_t grace_ns)
+static void flush_window(struct window *w, bool may_wait)
 {
-	const struct timespec pause = {.tv_nsec = grace_ns / 10};
-	uint64_t start = now_ns();
+	uint64_t grace_ns = !may_wait ? 0 : w->cupti.subscriber ? GRACE_BESIDE_NS : GRACE_NS, start = now_ns();
+	const struct timespec pause = {.tv_nsec = may_wait ? GRACE_NS / 10 : 0};
+	uint32_t held;
 
 	do {
 		w->cupti.ActivityFlushAll(0);
 		nanosleep(&pause, NULL);
-	} while (now_ns() - start < grace_ns);
-	/* Forced, it would cut off work in the buffers of the others, too. */
+		buffers__held(&held);
+	} while (now_ns() - start < (held ? grace_ns : may_wait ? GRACE_NS : 0));
 	w->cupti.ActivityFlushAll(w->cupti.subscriber ? 0 : CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 }
 
@@ -475,8 +523,8 @@ void window__end(struct window *w, uint32_t wanted, bool may_leave)
 	set_state(w, GPU_RING_STOPPING, 0);
 	__atomic_store_n(&control->ended_ns, now_ns(), __ATOMIC_RELEASE);
 	disable(w);
-	flush_window(w, may_leave ? GRACE_NS : 0);
-	set_writing(w, false);
+	flush_window(w, may_leave);
+	stop_writing(w, !w->cupti.subscriber);
 	if (!(wanted & 1))
 		__atomic_store_n(&control->seen, wanted, __ATOMIC_RELEASE);
 	set_thread_ids(w, false);
@@ -486,7 +534,6 @@ void window__end(struct window *w, uint32_t wanted, bool may_leave)
 	else
 		w->cupti.Unsubscribe(w->subscriber);
 	w->open = false;
-	if (!__atomic_load_n(&shared.taken, __ATOMIC_ACQUIRE))
-		madvise(shared.buffers, BUFFERS * (size_t)BUFFER_BYTES, MADV_DONTNEED);
+	buffers__give_memory_back();
 	set_state(w, GPU_RING_ASLEEP, 0);
 }

@@ -32,6 +32,7 @@
 #define TRIED       256  /* calls of a block that are tried to find the offset */
 #define OFFSET_MAX  16000
 #define OFFSET_STEP 2000
+#define EARLY_MAX   500000  /* CUPTI fits the GPU's clock to the CPU's: work may seem to begin before its call */
 #define UNSEEN_NS   1000000 /* longest duration assumed for a call whose end was not seen */
 #define BACK_MAX    16      /* calls to look back: calls of a thread do not overlap, unless the recording is corrupt */
 
@@ -317,7 +318,7 @@ static void match_by_time(struct join *join)
 /*
  * Of the calls of the process with this correlation id, returns the last one that began before the
  * activity, and prefers the runtime's to the driver's; NULL: no such call. *call: the probes' view
- * of one of them.
+ * of one of them. An id may come again, in another window.
  */
 static const struct asked_call *find_asked_call(const struct join *join, const struct gpu_act *activity, uint32_t *call)
 {
@@ -325,7 +326,7 @@ static const struct asked_call *find_asked_call(const struct join *join, const s
 	const struct asked_call *found[2] = {NULL, NULL};
 
 	for (uint32_t driver = 0; driver < 2; driver++) {
-		uint64_t latest = activity->start_ns ? shift_time(activity->start_ns, OFFSET_MAX) : UINT64_MAX;
+		uint64_t latest = activity->start_ns ? shift_time(activity->start_ns, EARLY_MAX) : UINT64_MAX;
 		struct asked_call last = {.pid = key.pid,
 					  .correlation = key.correlation,
 					  .driver = driver,

@@ -62,7 +62,8 @@ bool gpu_clock__translate(const struct gpu_clock *clock, uint64_t cupti_ns, uint
 	const struct gpu_clock_pair *a, *b;
 	uint32_t i;
 
-	if (!clock->cnt)
+	/* Of two pairs that do not fit each other nobody knows which is right. */
+	if (!clock->cnt || (clock->cnt == 1 && clock->has_outlier))
 		return false;
 	for (i = clock->cnt; i > 1 && clock->pairs[i - 1].cupti_ns > cupti_ns;)
 		i--;
@@ -219,6 +220,7 @@ bool gpu_window__record(const struct gpu_window *w, struct rec_gpu_window *out)
 #define PENDING_MAX 65536
 #define READ_MAX    1000000 /* records to read in one call */
 #define DEVICES_MAX 64
+#define EARLY_NS    10000000ULL /* how far CUPTI's times may be off */
 
 /* Whose window is being read, and where its records go. */
 struct reading {
@@ -323,10 +325,12 @@ static bool emit_activity(const struct reading *to, const struct gpu_ring_activi
 
 	/*
 	 * The window's end has cut off an activity without an end; without a valid time, an
-	 * activity cannot be placed.
+	 * activity cannot be placed. What was over before the window was requested is of an earlier
+	 * one, or by another clock: in a process where several tools set CUPTI's, it mixes them up.
 	 */
 	if (!rec->start_ns || !rec->end_ns || !gpu_clock__translate(&r->clock, rec->start_ns, &start_ns) ||
-	    !gpu_clock__translate(&r->clock, rec->end_ns, &end_ns) || end_ns < start_ns || end_ns > now) {
+	    !gpu_clock__translate(&r->clock, rec->end_ns, &end_ns) || end_ns < start_ns || end_ns > now ||
+	    end_ns + EARLY_NS < to->window->requested_ns) {
 		r->lost++;
 		return true;
 	}

@@ -39,7 +39,7 @@ struct gpu_clock {
  * the earlier pairs are dropped.
  */
 bool gpu_clock__add(struct gpu_clock *clock, const struct gpu_ring_clock *pair, uint64_t from_ns, uint64_t until_ns);
-/* false: there is no pair yet. */
+/* false: there is no pair yet, or there are two that do not fit each other. */
 bool gpu_clock__translate(const struct gpu_clock *clock, uint64_t cupti_ns, uint64_t *ns);
 /* The last pair, on CUPTI's clock; 0: no pair. */
 uint64_t gpu_clock__last(const struct gpu_clock *clock);
