@@ -21,6 +21,13 @@
 #define GPU_RING_BYTES       (8u << 20) /* a power of two; unwritten pages cost nothing */
 #define GPU_RING_PATIENCE_NS 5000000000ULL
 
+/*
+ * Whose records the library can read, by CUPTI_API_VERSION: those of CUDA 11.0 (13) to 12.9 (28) and of
+ * 13.x (130000 and more) all begin with the same fields.
+ */
+#define GPU_RING_KNOWS_CUPTI(version) \
+	(((version) >= 13 && (version) <= 99) || ((version) >= 130000 && (version) < 140000))
+
 enum gpu_ring_state {
 	GPU_RING_ASLEEP = 0, /* CUPTI is not in use */
 	GPU_RING_STARTING,

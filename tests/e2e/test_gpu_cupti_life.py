@@ -120,7 +120,9 @@ REFUSALS = {
     "version=130300,several=1,busy=1": "another tool holds CUPTI: CUPTI for Kineto",  # it wants to be alone
     "version=130300,busy=2": "another tool holds CUPTI: CUPTI for Kineto",  # the driver is too old for several
     "version=130200,several=1,busy=2": "another tool holds CUPTI: CUPTI for Kineto",  # CUPTI is
-    "fail_cuptiSubscribe_v2=15": "CUPTI refused, with error 15",
+    "fail_cuptiSubscribe_v2=15": "does not fit CUDA's driver",
+    "fail_cuptiActivityEnable=14": "CUPTI refused, with error 14",  # as where another tool has used it for several
+    "fail_cuptiSubscribe_v2=7": "CUPTI refused, with error 7",
     "fail_cuptiActivityEnable=35": "lets only root profile",
     "version=150000": "unsupported version 150000",
 }

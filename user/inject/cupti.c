@@ -29,12 +29,6 @@ SAME(several, allowMultipleSubscribers);
 _Static_assert(CUPTI_HOLDER_BYTES >= CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN, "room for a name");
 #endif
 
-/* Records of CUDA 11.0 (13) to 13.x all begin with the fields that decode.c reads. */
-#define VERSION_FIRST    13
-#define VERSION_LAST_OLD 99 /* 12.9 has 28; from 13.0 on it is 130000 + ... */
-#define VERSION_NEW      130000
-#define VERSION_END      140000
-
 static const char *const sonames[] = {"libcupti.so.13",   "libcupti.so.12",   "libcupti.so.11.8", "libcupti.so.11.7",
 				      "libcupti.so.11.6", "libcupti.so.11.5", "libcupti.so.11.4", "libcupti.so"};
 
@@ -50,12 +44,6 @@ static const char *const of_torch[] = {"/../../nvidia/cu13/lib", "/../../nvidia/
 struct mapped {
 	char cupti[PATH_MAX], cudart[PATH_MAX], torch[PATH_MAX];
 };
-
-bool cupti__known(uint32_t version)
-{
-	return (version >= VERSION_FIRST && version <= VERSION_LAST_OLD) ||
-	       (version >= VERSION_NEW && version < VERSION_END);
-}
 
 static int look_at_library(struct dl_phdr_info *info, size_t size, void *ctx)
 {

@@ -88,8 +88,6 @@ struct cupti {
  * or -errno.
  */
 int cupti__open(struct cupti *cupti, const char *path);
-/* Does the decoder know the layout of this version's records? */
-bool cupti__known(uint32_t version);
 /*
  * Subscribes, beside others where this CUPTI and its driver let it, else alone. holder: who is in the
  * way, where CUPTI says it; else "".

@@ -433,7 +433,7 @@ void window__begin(struct window *w, uint32_t wanted)
 	open_err = cupti__open(&w->cupti, w->cupti_path);
 	control->cupti_version = shared.version = w->cupti.version;
 	shared.control = control;
-	if (open_err || !cupti__known(w->cupti.version)) {
+	if (open_err || !GPU_RING_KNOWS_CUPTI(w->cupti.version)) {
 		set_state(w, open_err == -ENOENT ? GPU_RING_NO_CUPTI : GPU_RING_FAILED, CUPTI_ERROR_NOT_COMPATIBLE);
 		return;
 	}

@@ -24,6 +24,7 @@
 	 1u << GPU_ACTIVITY_CALL | 1u << GPU_ACTIVITY_OVERHEAD)
 /* CUptiResult */
 #define CUPTI_NOT_COMPATIBLE          14
+#define CUPTI_NOT_INITIALIZED         15
 #define CUPTI_INSUFFICIENT_PRIVILEGES 35
 
 #define LOOK_NS                       1000000000ULL /* interval between searches for a ring */
@@ -113,9 +114,12 @@ static void explain_status(struct cupti *g)
 		snprintf(why, size, "the driver lets only root profile (NVreg_RestrictProfilingToAdminUsers)");
 		g->fix = "options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d/nvidia.conf, then "
 			 "reboot; or give the job CAP_SYS_ADMIN";
-	} else if (st->error == CUPTI_NOT_COMPATIBLE)
+	} else if (st->error == CUPTI_NOT_COMPATIBLE && !GPU_RING_KNOWS_CUPTI(st->cupti_version))
 		snprintf(why, size, "its CUPTI has the unsupported version %u", st->cupti_version);
-	else
+	else if (st->error == CUPTI_NOT_INITIALIZED) {
+		snprintf(why, size, "its CUPTI (version %u) does not fit CUDA's driver", st->cupti_version);
+		g->fix = "start it with STEPFLAME_CUPTI=PATH of a libcupti that is not newer than the driver";
+	} else
 		snprintf(why, size, "CUPTI refused, with error %u", st->error);
 }
 
