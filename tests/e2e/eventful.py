@@ -5,12 +5,12 @@ import sys
 
 
 class Steps:
-    def __init__(self, bench, name="job", ready=True, **job):
+    def __init__(self, bench, name="job", ready=True, args=(), **job):
         self.events, self.stop, self.part = (bench.directory / (name + end) for end in (".events", ".stop", ".part"))
         self.events.mkdir()
         # Debian's torch multiplies matrices fifty times more slowly
         work = ["--work", 64] if job.get("cold") else []
-        self.job = bench.job("events.py", "--stop", self.stop, "--events", self.events, *work, **job)
+        self.job = bench.job("events.py", "--stop", self.stop, "--events", self.events, *work, *args, **job)
         if ready:
             self.job.until_ready()
         self.pid = self.job.pid

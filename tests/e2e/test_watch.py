@@ -323,6 +323,20 @@ def test_left_out(bench):
     assert alone.pid not in pids_of(watch.state / "ring.rec")
 
 
+def test_child_left_out(bench):
+    """A program that a job starts with STEPFLAME_WATCH=0 has no samples but for the first moments; the job has."""
+    watch = Watch(bench)
+    spin = "import os, time\nwhile time.process_time() < 3: pass\nopen(%r, 'w').write(str(os.getpid()))" % str(bench.directory / "spun")
+    steps = Watched(bench, args=["--start", spin])
+    watch.watches(steps)
+    helpers.until(END_SECONDS, lambda: (bench.directory / "spun").exists() and (bench.directory / "spun").read_text(), watch.process.what, steps.job.delayed)
+    child = int((bench.directory / "spun").read_text())
+    steps.truth()
+    watch.end()
+    samples = [r.pid for kind, r in recfile.read_records(watch.state / "ring.rec") if kind == "SAMPLE"]
+    assert samples.count(child) < 19 < samples.count(steps.pid)  # of 57 and more
+
+
 def test_killed(bench):
     """The job goes on; the next watch finds it again, and keeps what the killed one had."""
     steps = Watched(bench, "job")

@@ -520,7 +520,7 @@ static int run_watch(int argc, char **argv)
 				.quiet_ns = QUIET_NS,
 				.per_hour = PER_HOUR,
 				.push = {.every_ns = PUSH_EVERY_NS},
-				.session = {.frequency = WATCH_HZ, .step_times = true},
+				.session = {.frequency = WATCH_HZ, .step_times = true, .opt_out = WATCH_OPT_OUT},
 			},
 	};
 	struct config config = {

@@ -308,7 +308,8 @@ static int add_new_children(struct session *s, pid_t pid, uint32_t group)
 		struct process process = {};
 		struct target *t;
 
-		if (targets__find(s, children[i]) || process__read(children[i], &process))
+		if (targets__find(s, children[i]) || targets__opts_out(s, children[i]) ||
+		    process__read(children[i], &process))
 			continue;
 		if (targets__add(s, &process, ROLE_CHILD, &t)) {
 			process__release(&process);

@@ -25,6 +25,7 @@ struct session_options {
 	const char *const *actions; /* --action LIB:SYMBOL or FILE.py:QUALNAME, as given */
 	size_t action_cnt;
 	const char *step_at; /* --step-at NAME; NULL: none */
+	const char *opt_out; /* children started with this variable at 0 are left out; NULL: none */
 	uint64_t steps;      /* stop after this many steps; 0: no limit */
 	enum session_children children;
 	bool exact;         /* count every call of a Python function */

@@ -250,6 +250,7 @@ void target__emit_trainer(struct session *s, struct target *t);
 int targets__add(struct session *s, struct process *process, enum target_role role, struct target **out);
 /* Looks at the target's mapped files and attaches missing probes. 0 or -errno. */
 int targets__resolve(struct session *s, struct target *t);
+bool targets__opts_out(const struct session *s, pid_t child); /* as session_options.opt_out says */
 /*
  * Says that the target is recorded without its Python, and does not look for it again. Call when
  * python_err tells of a Python that cannot be read (python__is_unreadable).

@@ -18,6 +18,7 @@
 #include "user/lib/array.h"
 #include "user/lib/clock.h"
 #include "user/lib/log.h"
+#include "user/proc/environ.h"
 #include "user/proc/proc.h"
 #include "user/runtime/python/pythread.h"
 #include "user/runtime/torch/torch.h"
@@ -689,6 +690,25 @@ static void end_target(struct session *s, struct target *t)
 	t->pending = false;
 }
 
+bool targets__opts_out(const struct session *s, pid_t child)
+{
+	char value[8];
+
+	return s->options.opt_out && !process__environ(child, s->options.opt_out, value, sizeof(value)) &&
+	       !strcmp(value, "0");
+}
+
+/* It has no probes any more. */
+static void leave_out(struct session *s, struct target *t)
+{
+	struct proc_command command = {.what = COMMAND_CLOSE, .pid = t->process.pid};
+
+	programs__command(s->skel, &command);
+	SOURCES_CALL(unfollow, s, t);
+	target__mark_gone(s, t);
+	t->pending = false;
+}
+
 void targets__handle_event(struct session *s, const struct rec_proc *rec)
 {
 	struct target *t;
@@ -709,6 +729,8 @@ void targets__handle_event(struct session *s, const struct rec_proc *rec)
 		forget_program(s, t, false);
 		t->since_ns = session__now_ns();
 		schedule_look(t, t->since_ns, 0);
+		if (!t->given && targets__opts_out(s, t->process.pid))
+			leave_out(s, t);
 	}
 }
 
