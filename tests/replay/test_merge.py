@@ -97,6 +97,9 @@ def test_time_in_which_a_rank_was_not_recorded(tmp_path):
         for process in report(path, "--steps", "--per-rank")["processes"]:
             assert process["outside"]["before"]["seconds"] == pytest.approx(0.001)
             assert process["outside"]["after"]["seconds"] == pytest.approx(0.099)
+    assert subprocess.run([helpers.STEPFLAME, "export", "-f", "arrow", "-o", tmp_path / "tables", three]).returncode == helpers.OK
+    rows = pytest.importorskip("pyarrow").ipc.open_file(tmp_path / "tables/windows.arrow").read_all().to_pylist()
+    assert {pid: sum(row["seen_ns"] for row in rows if row["pid"] == pid) / SECOND for pid in (100, 101, 102)} == pytest.approx({100: 10, 101: 15, 102: 9})
 
 
 WHOLE = {"HOST", "TARGET", "WINDOW", "COST", "COUNTER"}  # one for all that is merged, or what tells recordings apart

@@ -47,6 +47,7 @@ static void find_extent(struct job *job, struct minutes_of *of)
 
 	of->since_ns = job__events_from(job);
 	of->until_ns = window->end_ns;
+	rests__narrow(job__rests(job), of->target->pid, &of->since_ns, &of->until_ns);
 	if (known && known->since_ns > of->since_ns)
 		of->since_ns = known->since_ns;
 	if (exit && exit->time_ns < of->until_ns)
