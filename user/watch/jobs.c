@@ -134,11 +134,13 @@ static void name_again(const struct watched_jobs *jobs, const struct watched_pro
 	job->unnamed = false;
 }
 
-static bool opts_out(const struct process *process)
+/* Of a process whose environment cannot be read now nobody knows: -errno. */
+static int opts_out(const struct process *process)
 {
 	char value[8];
+	int err = process__environ(process->pid, WATCH_OPT_OUT, value, sizeof(value));
 
-	return !process__environ(process->pid, WATCH_OPT_OUT, value, sizeof(value)) && !strcmp(value, "0");
+	return err == -ENOENT ? 0 : err ?: !strcmp(value, "0");
 }
 
 /* ---- jobs that are paused ---- */
@@ -285,12 +287,14 @@ static int attach(struct watched_jobs *jobs, const struct trainings *t, const st
 	*new = (struct watched_process){.pid = process->pid, .start_time = process->start_time, .job = job->number};
 	if (training->rank.number >= 0)
 		snprintf(rank, sizeof(rank), ", rank %d", training->rank.number);
-	if (opts_out(process)) {
+	err = opts_out(process);
+	if (err > 0) {
 		log__info("process %d (%s) is left out: it has " WATCH_OPT_OUT "=0", process->pid, process->comm);
 		return 0;
 	}
 	job->paused = job->paused || was_paused(jobs->paused_path, process);
-	err = job->paused ? session__pause(session, job->number) : 0;
+	if (!err && job->paused)
+		err = session__pause(session, job->number);
 	err = err ?: session__attach(session, process->pid, job->number, true);
 	if (err == -ENOMEM)
 		return err;

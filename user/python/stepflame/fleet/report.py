@@ -14,7 +14,7 @@ from ..errors import StepflameError
 from . import findings
 from .engine import Fleet, Raw, Row
 from .schema import PHASES
-from .text import count, duration, hours_said, iso, line, moment, paragraph, percent, ranges, several, table
+from .text import count, duration, figure, hours_said, iso, line, moment, paragraph, percent, ranges, several, table
 
 Answer = dict[str, Any]
 SPENT = {
@@ -191,7 +191,7 @@ def report_text(said: Answer) -> str:
         paragraph("Seen", "%s of that time, %s%s" % (percent(said["seen_share"]), count(said["steps"], "step"), "; %s was left alone for a budget, with %s that were only counted" % (percent(said["rested_share"]), count(said["rest_steps"], "step")) if said["rested"] else "")),
     ]
     if said["step_ns"]:
-        lines.append(paragraph("Pace", "%s a step, %.3g steps a second; the longest took %s" % (duration(said["step_ns"]), 1e9 / said["step_ns"], duration(said["longest"]))))
+        lines.append(paragraph("Pace", "%s a step, %s steps a second; the longest took %s" % (duration(said["step_ns"]), figure(1e9 / said["step_ns"]), duration(said["longest"]))))
     spent = said["spent_hours"]
     parts = sorted((key for key in SPENT if spent[key] > 0.0005 * said["hours"]), key=lambda key: -spent[key])
     lines.append(paragraph("Goes into", ", ".join("%s %s" % (SPENT[key], percent(spent[key] / said["hours"])) for key in parts)))
@@ -211,9 +211,9 @@ def report_text(said: Answer) -> str:
         worst = sorted(off, key=lambda host: -abs(off[host]))
         if said["hosts"] == 2 and len(worst) == 2:  # nobody knows whose is wrong
             ahead = max(off.items(), key=lambda item: item[1])[0]
-            lines.append(paragraph("Clocks", "of the two hosts are %.3g s apart, and that of %s is ahead%s" % (max(off.values()) - min(off.values()), line(ahead), moved)))
+            lines.append(paragraph("Clocks", "of the two hosts are %s s apart, and that of %s is ahead%s" % (figure(max(off.values()) - min(off.values())), line(ahead), moved)))
         else:
-            lines.append(paragraph("Clocks", "of %s are wrong: %s%s" % (count(len(worst), "host"), several(["%s %+.3g s" % (line(host), off[host]) for host in worst]), moved)))
+            lines.append(paragraph("Clocks", "of %s are wrong: %s%s" % (count(len(worst), "host"), several(["%s %s%s s" % (line(host), "+" if off[host] > 0 else "", figure(off[host])) for host in worst]), moved)))
     unlike = [line(host) for host, seconds in (said["clocks"] or {}).items() if seconds is None]
     if unlike:
         lines.append(paragraph("" if off else "Clocks", "%s: steps by minute are not those of the other hosts, so a clock is wrong there, or something else trains; what is said of it may be due to that" % several(unlike)))

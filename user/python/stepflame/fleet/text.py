@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import calendar
+import math
 import re
 import textwrap
 import time
@@ -41,15 +42,21 @@ def minute_of(text: str, option: str) -> int:
     raise StepflameError("%s %s: it is no time" % (option, text), "say it in UTC, such as 2026-11-02T10:20", 2)
 
 
+def figure(value: float, digits: int = 3) -> str:
+    """Of so many digits, or as many as it has before the point; "%g" has exponents."""
+    text = "%.*f" % (max(0, digits - 1 - math.floor(math.log10(abs(value)))), value) if value else "0"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def duration(ns: float) -> str:
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if abs(ns) >= size:
-            return "%.3g %s" % (ns / size, unit) if abs(ns) < 1000 * size else "%.0f %s" % (ns / size, unit)
+            return "%s %s" % (figure(ns / size), unit)
     return "%.0f ns" % ns
 
 
 def hours_said(hours: float) -> str:
-    return "%.1f" % hours if hours >= 10 else "%.2g" % hours
+    return "%.1f" % hours if hours >= 10 else figure(hours, 2)
 
 
 def percent(share: float) -> str:
