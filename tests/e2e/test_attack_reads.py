@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Processes that lie in wait for whoever reads them: none makes stepflame hang, read without bound, or look outside their root."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -20,6 +21,16 @@ runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
 ctypes.CDLL(sys.argv[2]).hide(ctypes.c_uint64(runtime), ctypes.c_size_t(4096))
 """
 
+LOCKS = """
+import ctypes, sys, threading, torch
+parameter = torch.nn.Parameter(torch.ones(9))
+optimizer = torch.optim.SGD([parameter])
+threading.Thread(target=ctypes.CDLL(sys.argv[1]).lock_memory, args=[sys.argv[2].encode()], daemon=True).start()
+while True:
+    parameter.sum().backward()
+    optimizer.step()
+"""
+
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
@@ -31,22 +42,30 @@ def folder(tmp_path_factory):
     (folder / "empty.c").write_text("int empty;\n")
     compiled(folder / "torch/lib/libtorch_cpu.so", folder / "empty.c", "-shared", "-fPIC")
     compiled(folder / "hostile", helpers.JOBS / "hostile.c", "-pthread", "-Wl,-z,now")
-    compiled(folder / "hostile.so", helpers.JOBS / "hostile.c", "-pthread", "-shared", "-fPIC")
+    compiled(folder / "hostile.so", helpers.JOBS / "hostile.c", "-pthread", "-shared", "-fPIC", "-Wl,-z,now")
     return folder
 
 
-@pytest.fixture
-def silent(bench, tmp_path):
-    """A mounted file system that does not answer; when its process ends, what waits for it goes on."""
+@contextlib.contextmanager
+def silent_folder(bench, tmp_path):
+    """A mounted file system that does not answer, and its process; when that ends, what waits for it goes on."""
     place = tmp_path / "silent"
     place.mkdir()
     if not os.path.exists("/dev/fuse"):
         pytest.skip("no FUSE here")
     server = bench.process(sys.executable, Path(__file__).with_name("silent_fs.py"), place)
     server.until_ready()
-    yield place
-    server.kill()
-    subprocess.run(["umount", "-l", place], check=True)
+    try:
+        yield place, server
+    finally:
+        server.kill()
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.fixture
+def silent(bench, tmp_path):
+    with silent_folder(bench, tmp_path) as (place, _):
+        yield place
 
 
 def listed(pid):
@@ -160,6 +179,19 @@ def test_lock(bench, folder, silent):
     assert line is None and "process %d %s" % (job.pid, SILENT) in stderr, (line, stderr)
     result = stepflame("doctor", "-p", job.pid, seconds=SECONDS)
     assert result.returncode != OK and SILENT in result.stdout, result
+
+
+@helpers.needs_bpf
+def test_watch_asks_again(bench, folder, tmp_path):
+    """A job does not answer when `watch` first sees it, and later does."""
+    with silent_folder(bench, tmp_path) as (place, server):
+        words = (helpers.PYTHON, "-c", LOCKS, folder / "hostile.so", place / "file")
+        job = bench.process(*words, env=dict(os.environ, STEPFLAME_WATCH="1")).until_ready()
+        watch = bench.process(helpers.STEPFLAME, "watch", "--state", tmp_path / "state", "--leave-free", "1K")
+        watch.until_says("process %d %s" % (job.pid, SILENT), helpers.END_SECONDS, "stderr")
+        server.kill()
+        watch.until_says("process %d answers reads again" % job.pid, helpers.END_SECONDS, "stderr")
+        watch.until_says("watches process %d" % job.pid, helpers.END_SECONDS, "stderr")
 
 
 def processor_seconds(*command):

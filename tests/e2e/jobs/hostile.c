@@ -89,6 +89,15 @@ static void hold_lock(void *page)
 		pause();
 }
 
+/* For a process that has this as a library, and trains. */
+void lock_memory(const char *path)
+{
+	int fd = open(path, O_RDONLY);
+
+	check(fd >= 0, path);
+	hold_lock(map(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0));
+}
+
 static void *wait_forever(void *unused)
 {
 	for (;;)
@@ -136,10 +145,7 @@ int main(int argc, char **argv)
 				close(fd);
 			}
 		} else if (!strcmp(what, "lock")) { /* of its memory; the last of the arguments */
-			int fd = open(value, O_RDONLY);
-
-			check(fd >= 0, value);
-			hold_lock(map(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0));
+			lock_memory(value);
 		} else if (!strcmp(what, "threads")) {
 			pthread_attr_t attr;
 
