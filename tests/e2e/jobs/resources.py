@@ -98,7 +98,7 @@ def main():
         optimizer.step()
         want = int(args.grow * (time.monotonic() - begin)) - sum(map(len, kept))
         if want >= mmap.PAGESIZE:
-            piece = mmap.mmap(-1, want // mmap.PAGESIZE * mmap.PAGESIZE)
+            piece = mmap.mmap(-1, want // mmap.PAGESIZE * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             for at in range(0, len(piece), mmap.PAGESIZE):
                 piece[at] = 1
             kept.append(piece)
