@@ -181,6 +181,7 @@ def test_lock(bench, folder, silent):
     assert result.returncode != OK and SILENT in result.stdout, result
 
 
+@pytest.mark.alone
 @helpers.needs_bpf
 def test_watch_asks_again(bench, folder, tmp_path):
     """A job does not answer when `watch` first sees it, and later does."""

@@ -323,6 +323,7 @@ def test_left_out(bench):
     assert alone.pid not in pids_of(watch.state / "ring.rec")
 
 
+@pytest.mark.alone
 def test_child_left_out(bench):
     """A program that a job starts with STEPFLAME_WATCH=0 has no samples but for the first moments; the job has."""
     watch = Watch(bench)
