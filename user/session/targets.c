@@ -117,6 +117,16 @@ static void set_target_process(struct session *s, struct target *t, struct proce
 	t->jax_file = jax__file(&t->process);
 }
 
+#define PF_EXITING 0x4 /* linux/sched.h; set before BPF sees the end */
+
+static bool is_exiting(const struct process *process)
+{
+	struct proc_stat stat;
+
+	return proc__stat(process->pid, 0, &stat) || stat.start_time != process->start_time || proc_stat__dead(&stat) ||
+	       stat.flags & PF_EXITING;
+}
+
 /* Tells BPF of a process. For a fork, BPF has already copied the entry of its parent. 0 or -errno. */
 static int add_proc(struct session *s, const struct process *process, enum target_role role)
 {
@@ -130,7 +140,7 @@ static int add_proc(struct session *s, const struct process *process, enum targe
 	if (err == -EEXIST) {
 		err = 0;
 		/* It had the pid of this one, and the ring had no room for the record of its end. */
-		if (!bpf_map_lookup_elem(fd, &pid, &known) && known.ended && process__alive(process)) {
+		if (!bpf_map_lookup_elem(fd, &pid, &known) && known.ended && !is_exiting(process)) {
 			programs__command(s->skel, &forget);
 			err = bpf_map_update_elem(fd, &pid, &proc, BPF_NOEXIST) ? -errno : 0;
 		}
