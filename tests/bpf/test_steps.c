@@ -16,7 +16,7 @@ static void lightning_step(u64 batch)
 }
 
 /* run_training_batch is known by its fixed name: what user space says is the id of that text. */
-static void test_lightning(void **state)
+static u64 begin_lightning(void)
 {
 	u64 batch = action__new("run_training_batch"), id;
 
@@ -25,7 +25,13 @@ static void test_lightning(void **state)
 	job__stop();
 	job__start(12);
 	native__set_knob(&fixed_names[NAME_RUN_TRAINING_BATCH], id);
-	batch = action__new("run_training_batch");
+	return action__new("run_training_batch");
+}
+
+static void test_lightning(void **state)
+{
+	u64 batch = begin_lightning();
+
 	for (u64 i = 1; i <= 5; i++) {
 		lightning_step(batch);
 		expect_steps(STEP_LIGHTNING, i);
@@ -41,14 +47,8 @@ static void test_lightning(void **state)
 /* Then a loop of its own, and Lightning again. */
 static void test_lightning_and_plain(void **state)
 {
-	u64 batch = action__new("run_training_batch"), id;
+	u64 batch = begin_lightning();
 
-	lightning_step(batch);
-	id = latin_id("run_training_batch");
-	job__stop();
-	job__start(12);
-	native__set_knob(&fixed_names[NAME_RUN_TRAINING_BATCH], id);
-	batch = action__new("run_training_batch");
 	for (int round = 0; round < 2; round++) {
 		for (u64 i = 1; i <= 3; i++) {
 			lightning_step(batch);

@@ -120,10 +120,12 @@ static void test_asked_again(void **state)
 	deputy__set_patience(0);
 	assert_int_equal(patience_ms(pid), IMPATIENCE_MS);
 	assert_int_equal(deputy__run(pid, say_pid, &(int){7}, sizeof(int), NULL), -ETIMEDOUT);
+	assert_true(deputy__refuses(pid));
 	come(pid);
 	lost_ms = LOST_MS;
 	assert_int_equal(deputy__run(pid, say_pid, &(int){7}, sizeof(int), NULL), -ETIMEDOUT);
 	lost_ms = 0;
+	assert_false(deputy__refuses(pid));
 	assert_int_equal(deputy__run(pid, say_pid, &(int){7}, sizeof(int), NULL), 7);
 	assert_false(deputy__gave_up(pid));
 	assert_int_equal(patience_ms(pid), PATIENCE_MS);

@@ -250,6 +250,11 @@ static bool is_refused(const struct silent_process *process)
 	return process && !own_patience_ms && (now < process->again_ms || has_lost_enough(now));
 }
 
+bool deputy__refuses(pid_t pid)
+{
+	return is_refused(find_silent(pid));
+}
+
 static unsigned int patience_ms(pid_t pid)
 {
 	return own_patience_ms                                     ? own_patience_ms

@@ -51,6 +51,8 @@ void deputy__set_patience(unsigned int ms);
 
 /* Has the last read from this process not returned in time? */
 bool deputy__gave_up(pid_t pid);
+/* Is it too early to ask this process again? */
+bool deputy__refuses(pid_t pid);
 
 /* Is this process the deputy? Then a read is direct. */
 bool deputy__is_self(void);

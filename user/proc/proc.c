@@ -15,7 +15,8 @@
 #include "user/lib/array.h"
 #include "user/proc/deputy.h"
 
-#define OWN_MAX_BYTES (1u << 20)  /* of what the kernel writes by itself: 65,536 groups are 0.5 MB */
+#define OWN_MAX_BYTES (1u << 20) /* of what the kernel writes by itself: 65,536 groups are 0.5 MB */
+#define PF_EXITING    0x00000004u
 #define PF_KTHREAD    0x00200000u /* Linux include/linux/sched.h */
 
 int proc__slurp_path(const char *path, size_t most, char **out, size_t *size)
@@ -194,6 +195,11 @@ int proc__stat(pid_t pid, pid_t tid, struct proc_stat *out)
 bool proc_stat__dead(const struct proc_stat *stat)
 {
 	return stat->state == 'Z' || stat->state == 'X' || stat->state == 'x';
+}
+
+bool proc_stat__exits(const struct proc_stat *stat)
+{
+	return proc_stat__dead(stat) || stat->flags & PF_EXITING;
 }
 
 bool proc_stat__is_program(const struct proc_stat *stat)

@@ -49,6 +49,8 @@ int proc__stat(pid_t pid, pid_t tid, struct proc_stat *out);
 /* The same of what the file holds: `size` bytes, with a 0 behind them. 0, or -ESRCH: it makes no sense. */
 int proc_stat__parse(const char *data, size_t size, struct proc_stat *out);
 bool proc_stat__dead(const struct proc_stat *stat);
+/* Or about to: the kernel says so before BPF sees the end. */
+bool proc_stat__exits(const struct proc_stat *stat);
 /* Does it live, and is no thread of the kernel? */
 bool proc_stat__is_program(const struct proc_stat *stat);
 

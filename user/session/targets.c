@@ -117,14 +117,11 @@ static void set_target_process(struct session *s, struct target *t, struct proce
 	t->jax_file = jax__file(&t->process);
 }
 
-#define PF_EXITING 0x4 /* linux/sched.h; set before BPF sees the end */
-
 static bool is_exiting(const struct process *process)
 {
 	struct proc_stat stat;
 
-	return proc__stat(process->pid, 0, &stat) || stat.start_time != process->start_time || proc_stat__dead(&stat) ||
-	       stat.flags & PF_EXITING;
+	return proc__stat(process->pid, 0, &stat) || stat.start_time != process->start_time || proc_stat__exits(&stat);
 }
 
 /* Tells BPF of a process. For a fork, BPF has already copied the entry of its parent. 0 or -errno. */

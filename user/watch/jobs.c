@@ -13,18 +13,16 @@
 #include "user/lib/clock.h"
 #include "user/lib/log.h"
 #include "user/lib/output.h"
+#include "user/proc/deputy.h"
 #include "user/proc/environ.h"
 #include "user/proc/proc.h"
 
 #define ENDED_KEPT    512 /* processes that have ended, whose records may still be in the recording */
 #define COMMAND_SHOWN 80
 #define PAUSED_BYTES  (1 << 20)
-#define ASK_AGAIN_NS \
-	10000000000ull /* until one that did not answer is attached to again, then twice as long, up to 2^ASK_MAX times */
-#define ASK_MAX     6
-#define LOOK_NS     1000000000ull  /* for so long a look may examine processes: many may not answer */
-#define PARTIAL_NS  30000000000ull /* looks that never end keep a job from being watched for so long */
-#define LAUNCHED_NS 6000000000ull  /* a launcher may look like a trainer for so long, while it ends */
+#define LOOK_NS       1000000000ull  /* for so long a look may examine processes: many may not answer */
+#define PARTIAL_NS    30000000000ull /* looks that never end keep a job from being watched for so long */
+#define LAUNCHED_NS   6000000000ull  /* a launcher may look like a trainer for so long, while it ends */
 
 static struct watched_process *process_of(const struct watched_jobs *jobs, uint32_t pid, uint64_t start_time)
 {
@@ -276,7 +274,6 @@ static int attach(struct watched_jobs *jobs, const struct trainings *t, const st
 	const struct process *process = &training->process;
 	struct watched_job *job = find_job(jobs, t, training);
 	struct watched_process *new = process_of(jobs, process->pid, process->start_time);
-	uint32_t asked = new ? new->asked : 0;
 	char rank[32] = "";
 	int err;
 
@@ -300,8 +297,6 @@ static int attach(struct watched_jobs *jobs, const struct trainings *t, const st
 		return err;
 	if (err == -ETIMEDOUT) {
 		new->young = true;
-		new->asked = asked + (asked < ASK_MAX);
-		new->again_ns = clock__ns(CLOCK_MONOTONIC) + (ASK_AGAIN_NS << asked);
 		return 0;
 	}
 	if (err) {
@@ -381,7 +376,7 @@ static int take_training(struct watched_jobs *jobs, const struct training *train
 		name_again(jobs, known, training);
 		return 0;
 	}
-	if (known && clock__ns(CLOCK_MONOTONIC) < known->again_ns)
+	if (known && deputy__refuses(known->pid))
 		return 0;
 	/* Nobody knows yet whether it will train, or is a launcher. */
 	if (training->program == PROGRAM_IMPORTS || !training__is_target(training))

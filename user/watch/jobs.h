@@ -39,9 +39,7 @@ struct watched_process {
 	uint64_t start_time;  /* of struct process */
 	bool attached;        /* else it was left out, for good, but for a launcher */
 	uint64_t launched_ns; /* it is not attached, because it launched ranks, at the last look then; 0: it has not */
-	bool young;           /* it is looked at again once it is WATCHED_AGE_NS old, or at again_ns */
-	uint64_t again_ns;    /* it has not answered, and is not asked before; 0: it was not asked */
-	uint32_t asked;       /* so often */
+	bool young;           /* it is looked at again once it is WATCHED_AGE_NS old, and answers */
 	bool ended;
 };
 
